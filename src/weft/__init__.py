@@ -1,0 +1,31 @@
+"""weft: multi-vector retrieval as sparse alignment, rel(Q, D) = 1/Z · Σ S∘A.
+
+Importing this package needs NumPy only; torch is used when tensors are passed in.
+"""
+
+from importlib.metadata import version as _version
+
+from weft.alignment import Alignment, align, score
+from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
+from weft.kernels import simd_level, simd_levels
+from weft.types import Document, Hits, Ranking, Result, TokenVectors
+
+__version__ = _version("weft")
+
+__all__ = [
+    "Alignment",
+    "Document",
+    "Hits",
+    "InvalidParameterError",
+    "MissingExtraError",
+    "Ranking",
+    "Result",
+    "TokenVectors",
+    "UnsupportedCPUError",
+    "WeftError",
+    "__version__",
+    "align",
+    "score",
+    "simd_level",
+    "simd_levels",
+]

@@ -1,0 +1,41 @@
+"""The formula rel(Q, D) = 1/Z · Σ S∘A and every alignment of the papers, on NumPy and on torch."""
+
+from weft.alignment.base import Alignment, Pairs
+from weft.alignment.differentiable import DifferentiableAlignment
+from weft.alignment.entropy_lp import entropy_lp
+from weft.alignment.generative import Attention, DocumentToQuery
+from weft.alignment.pairwise import ExactMatch, FirstKMax, SingleVector, SumOfMax, TopK, TopP
+from weft.alignment.salience import EntropyLPGate, Gate, HardGate, L1Gate, ReLUGate, salience
+from weft.alignment.score import Aligned, align, evaluate, score
+from weft.alignment.xtr import XTR, InBatchTokenRetrieval, register_imputation
+
+parse = Alignment.parse
+
+__all__ = [
+    "XTR",
+    "Aligned",
+    "Alignment",
+    "Attention",
+    "DifferentiableAlignment",
+    "DocumentToQuery",
+    "EntropyLPGate",
+    "ExactMatch",
+    "FirstKMax",
+    "Gate",
+    "HardGate",
+    "InBatchTokenRetrieval",
+    "L1Gate",
+    "Pairs",
+    "ReLUGate",
+    "SingleVector",
+    "SumOfMax",
+    "TopK",
+    "TopP",
+    "align",
+    "entropy_lp",
+    "evaluate",
+    "parse",
+    "register_imputation",
+    "salience",
+    "score",
+]

@@ -1,0 +1,143 @@
+"""XTR: documents scored from retrieved tokens alone (XTR eq. 2 for training, eq. 4 for inference).
+
+Both let each query token retrieve its k best tokens out of *all* documents given (the mini-batch, or the
+corpus). Within a document the best retrieved token counts. They differ in what a query token counts that
+retrieved nothing of the document: eq. 2 leaves it out of the sum and out of Z, eq. 4 imputes m_i.
+
+Maxima run over retrieved tokens only, never over zeros put in place of the others, so negative
+similarities keep their value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from array_api_compat import array_namespace
+
+from weft.alignment.backend import Array, device_of, kth_largest, top_mask
+from weft.alignment.base import Alignment, Pairs
+from weft.alignment.spec import check_count
+from weft.errors import invalid
+
+
+def retrieve_tokens(pairs: Pairs, k: int) -> tuple[Array, Array]:
+    """Let every query token retrieve its k best tokens of all N documents (eq. 3).
+
+    Returns
+    -------
+    retrieved : bool array, shape (B, N, n, m)
+        Â of eq. 2 and 4.
+    last : array, shape (B, n)
+        The similarity of the k-th, that is the last, token retrieved; all tokens, if there are fewer than k.
+    """
+    xp = pairs.xp
+    B, N, n, m = pairs.S.shape
+    if 0 in (B, N, n, m):
+        return pairs.valid, xp.zeros((B, n), dtype=pairs.S.dtype, device=device_of(pairs.S))
+
+    def by_query_token(a: Array) -> Array:  # (B, N, n, m) → (B, n, N·m)
+        return xp.reshape(xp.permute_dims(a, (0, 2, 1, 3)), (B, n, N * m))
+
+    S, valid = by_query_token(pairs.S), by_query_token(pairs.valid)
+    mask = top_mask(S, k, valid)
+    count = xp.sum(xp.astype(valid, xp.int64), axis=-1, keepdims=True)
+    candidates = xp.where(valid, S, xp.asarray(-xp.inf, dtype=S.dtype, device=device_of(S)))
+    last = kth_largest(candidates, xp.clip(count, 1, k))
+    last = xp.where(count > 0, last, xp.zeros_like(last))[..., 0]
+    return xp.permute_dims(xp.reshape(mask, (B, n, N, m)), (0, 2, 1, 3)), last
+
+
+@dataclass(frozen=True)
+class InBatchTokenRetrieval(Alignment):
+    """XTR's training alignment (eq. 2): in-batch token retrieval with k_train.
+
+    Z is ΣA, which without saliences is the number of query tokens that retrieved at least one token of D,
+    exactly the paper's Z; a document of which nothing was retrieved scores 0.
+    """
+
+    name: ClassVar[str] = "xtr-in-batch"
+    aliases: ClassVar[tuple[str, ...]] = ("xtr-train",)
+    reference: ClassVar[str] = "XTR eq. 2"
+    k_train: int
+    z: str = "sum"
+
+    def _check(self) -> None:
+        check_count(self.k_train, "k_train", type(self).__name__)
+
+    def pairwise(self, pairs: Pairs) -> Array:
+        retrieved, _ = retrieve_tokens(pairs, self.k_train)
+        return pairs.indicator(top_mask(pairs.S, 1, retrieved))
+
+
+Imputation = Callable[[Pairs, Array, Array], Array]
+"""(pairs, retrieved (B, N, n, m), last retrieved similarity (B, n)) → m, of shape (B, n) or (B, N, n)."""
+
+_IMPUTATIONS: dict[str, Imputation] = {
+    "kth": lambda pairs, retrieved, last: last,  # noqa: ARG005
+    "zero": lambda pairs, retrieved, last: array_namespace(last).zeros_like(last),  # noqa: ARG005
+}
+
+
+def register_imputation(name: str, estimate: Imputation) -> None:
+    """Add an estimator of missing similarities, to be used as ``XTR(k_prime, impute=name)``.
+
+    Examples
+    --------
+    >>> register_imputation("half-kth", lambda pairs, retrieved, last: last / 2)
+    >>> str(XTR(100, impute="half-kth"))
+    'xtr:100,impute=half-kth'
+    """
+    if name in _IMPUTATIONS or name == "none" or _as_number(name) is not None or set(name) & set(",=: "):
+        raise invalid("name", "register_imputation", "a new name, not a number, without ',', '=', ':' or spaces", name)
+    _IMPUTATIONS[name] = estimate
+
+
+@dataclass(frozen=True)
+class XTR(Alignment):
+    """XTR's inference score (eq. 4): retrieved similarities, and m_i in place of those not retrieved.
+
+    ``impute`` chooses m_i: ``"kth"`` (the k′-th score, an upper bound of what is missing), ``"zero"``, a
+    number such as ``"0.2"``, a name given to `register_imputation`, or ``"none"``: no imputation, the mean over
+    what was retrieved as in eq. 2. With imputation Z is n, so when all tokens are retrieved this is ColBERT's
+    sum of max over n.
+    """
+
+    name: ClassVar[str] = "xtr"
+    reference: ClassVar[str] = "XTR eq. 4"
+    k_prime: int
+    impute: str = "kth"
+    z: str = "query"
+
+    def _check(self) -> None:
+        check_count(self.k_prime, "k_prime", type(self).__name__)
+        object.__setattr__(self, "impute", str(self.impute))  # 0.2 and "0.2" are the same alignment
+        if self.impute not in ("none", *_IMPUTATIONS) and _as_number(self.impute) is None:
+            known = ", ".join(("none", *_IMPUTATIONS))
+            raise invalid("impute", type(self).__name__, f"a finite number or one of: {known}", self.impute)
+        if self.impute == "none":
+            object.__setattr__(self, "z", "sum")
+
+    def pairwise(self, pairs: Pairs) -> Array:
+        return self.solve(pairs)[1]
+
+    def solve(self, pairs: Pairs) -> tuple[Array, Array]:
+        """Return Ŝ = Â·S + (1 − Â)·m and its row-wise argmax, the two factors of eq. 4."""
+        xp = pairs.xp
+        retrieved, last = retrieve_tokens(pairs, self.k_prime)
+        if self.impute == "none":
+            return pairs.S, pairs.indicator(top_mask(pairs.S, 1, retrieved))
+        number = _as_number(self.impute)
+        m = xp.full_like(last, number) if number is not None else _IMPUTATIONS[self.impute](pairs, retrieved, last)
+        m = m[:, None, :, None] if m.ndim == 2 else m[..., None]
+        imputed = xp.where(retrieved, pairs.S, xp.broadcast_to(m, pairs.S.shape))
+        return imputed, pairs.indicator(top_mask(imputed, 1, pairs.valid))
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") else None

@@ -1,0 +1,56 @@
+"""Every error a user can cause is a `WeftError`; its message names the value and what to do about it.
+
+Asserts are kept for our own bugs.
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """Base of all errors raised on purpose by weft."""
+
+
+class InvalidParameterError(WeftError, ValueError):
+    """An argument breaks a constraint; the message names the parameter, the constraint and the value."""
+
+
+class MissingExtraError(WeftError, ImportError):
+    """A heavy dependency is not installed; the message is the line that installs it."""
+
+
+class UnsupportedCPUError(WeftError, RuntimeError):
+    """A SIMD level was asked for that this machine cannot run."""
+
+
+def invalid(parameter: str, owner: str, constraint: str, value: object) -> InvalidParameterError:
+    """Build the error for a bad argument.
+
+    Examples
+    --------
+    >>> raise invalid("k", "TopK", "an integer >= 1", 0)
+    Traceback (most recent call last):
+    ...
+    weft.errors.InvalidParameterError: The 'k' parameter of TopK must be an integer >= 1. Got 0 instead.
+    """
+    return InvalidParameterError(
+        f"The {parameter!r} parameter of {owner} must be {constraint}. Got {_brief(value)} instead."
+    )
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """Build the error for a dependency that an extra would install.
+
+    Examples
+    --------
+    >>> raise missing_extra("torch", "torch", "training")
+    Traceback (most recent call last):
+    ...
+    weft.errors.MissingExtraError: training needs torch, which is not installed: pip install 'weft[torch]'
+    """
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed: pip install 'weft[{extra}]'")
+
+
+def _brief(value: object) -> str:
+    # A bad array of a million numbers must not become a megabyte of message.
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."

@@ -1,0 +1,391 @@
+"""The nouns of weft: ragged token vectors, token hits, rankings and documents.
+
+A text of m tokens is an (m, dim) array. A collection of texts is one `TokenVectors`: the arrays laid
+end to end, and `offsets` saying where each text begins. Nothing here is padded; padding exists only
+inside a batch (`to_padded`), where a mask says which rows are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from weft.errors import invalid
+
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.integer[Any]]
+
+
+class Padded(NamedTuple):
+    """A rectangular batch of texts. Shapes: (N, m, dim) and (N, m), m the longest text's length."""
+
+    values: FloatArray
+    mask: BoolArray
+    token_ids: IntArray | None
+    salience: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class TokenVectors:
+    """One vector per token for a collection of N texts of unequal length (ragged, contiguous).
+
+    Parameters
+    ----------
+    values : array, shape (T, dim), float32 or float16
+        The token vectors of all texts, end to end. Other numeric types become float32.
+    offsets : array of int, shape (N + 1,)
+        Text i owns rows ``offsets[i]:offsets[i + 1]``; starts at 0, never falls, ends at T.
+    token_ids : array of int, shape (T,), optional
+        The vocabulary id of each token, needed by exact lexical match.
+    salience : array of float, shape (T,), optional
+        The unary salience u of each token (ALIGNER eq. 3), finite and not negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> texts = TokenVectors.from_list([np.ones((2, 4)), np.zeros((0, 4)), np.ones((3, 4))])
+    >>> len(texts), texts.dim, texts.lengths.tolist()
+    (3, 4, [2, 0, 3])
+    >>> texts[2].shape
+    (3, 4)
+    >>> texts[1:].lengths.tolist()
+    [0, 3]
+    """
+
+    values: FloatArray
+    offsets: NDArray[np.int64]
+    token_ids: NDArray[np.int32] | None = None
+    salience: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        owner = "TokenVectors"
+        values = _float_matrix(self.values, "values", owner)
+        offsets = _integers(self.offsets, "offsets", owner, np.int64)
+        if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+            raise invalid("offsets", owner, "a 1-D array that starts at 0 and never falls", self.offsets)
+        if offsets[-1] != len(values):
+            raise invalid(
+                "offsets",
+                owner,
+                f"an array that ends at the number of tokens, {len(values)}",
+                int(offsets[-1]),
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "offsets", offsets)
+        if self.token_ids is not None:
+            ids = _integers(self.token_ids, "token_ids", owner, np.int32)
+            _same_length(ids, values, "token_ids", owner)
+            object.__setattr__(self, "token_ids", ids)
+        if self.salience is not None:
+            salience = np.ascontiguousarray(self.salience, dtype=np.float32)
+            _same_length(salience, values, "salience", owner)
+            if not np.isfinite(salience).all() or (salience < 0).any():
+                bad = salience[~(np.isfinite(salience) & (salience >= 0))][0]
+                raise invalid("salience", owner, "finite and >= 0", float(bad))
+            object.__setattr__(self, "salience", salience)
+
+    # -- making one ------------------------------------------------------------------------------
+
+    @classmethod
+    def from_list(
+        cls,
+        texts: Iterable[ArrayLike],
+        token_ids: Iterable[ArrayLike] | None = None,
+        salience: Iterable[ArrayLike] | None = None,
+        *,
+        dim: int | None = None,
+    ) -> TokenVectors:
+        """Join one (m, dim) array per text; `dim` is needed only when there is no text to tell it."""
+        arrays = [_float_matrix(text, "texts", "TokenVectors.from_list") for text in texts]
+        dims = {array.shape[1] for array in arrays} | ({dim} if dim is not None else set())
+        if len(dims) != 1:
+            expected = "arrays of one dimension (or dim= for an empty list)"
+            raise invalid("texts", "TokenVectors.from_list", expected, sorted(dims))
+        lengths = [len(array) for array in arrays]
+        return cls(
+            np.concatenate(arrays) if arrays else np.zeros((0, dims.pop()), dtype=np.float32),
+            np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+            _join(token_ids, lengths, "token_ids", np.int32),
+            _join(salience, lengths, "salience", np.float32),
+        )
+
+    @classmethod
+    def from_padded(
+        cls,
+        values: ArrayLike,
+        mask: ArrayLike,
+        token_ids: ArrayLike | None = None,
+        salience: ArrayLike | None = None,
+    ) -> TokenVectors:
+        """Drop the padding of a (N, m, dim) batch; `mask` (N, m) is True where a token is real."""
+        batch = np.asarray(values)
+        keep = np.asarray(mask).astype(bool)
+        if batch.ndim != 3:
+            raise invalid("values", "TokenVectors.from_padded", "an array of shape (N, m, dim)", batch.shape)
+        if keep.shape != batch.shape[:2]:
+            raise invalid("mask", "TokenVectors.from_padded", f"an array of shape {batch.shape[:2]}", keep.shape)
+        for name, extra in (("token_ids", token_ids), ("salience", salience)):
+            if extra is not None and np.shape(extra) != keep.shape:
+                raise invalid(name, "TokenVectors.from_padded", f"an array of shape {keep.shape}", np.shape(extra))
+        return cls(
+            batch[keep],
+            np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64),
+            None if token_ids is None else np.asarray(token_ids)[keep],
+            None if salience is None else np.asarray(salience)[keep],
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TokenVectors]) -> TokenVectors:
+        """Lay several collections end to end; ids and saliences survive only where every part has them."""
+        if not parts:
+            raise invalid("parts", "TokenVectors.concatenate", "at least one TokenVectors", parts)
+        if len({part.dim for part in parts}) != 1:
+            raise invalid("parts", "TokenVectors.concatenate", "of one dimension", sorted({p.dim for p in parts}))
+        starts = np.cumsum([0] + [part.n_tokens for part in parts])
+        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
+        return cls(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([*offsets, starts[-1:]]).astype(np.int64),
+            _concatenate_optional([part.token_ids for part in parts]),
+            _concatenate_optional([part.salience for part in parts]),
+        )
+
+    # -- looking at one --------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.values.shape[1])
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens T in all texts together."""
+        return len(self.values)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of tokens of each text, shape (N,)."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
+
+    def __getitem__(self, which: int | slice) -> Any:
+        """``texts[i]`` is the (m, dim) array of text i; ``texts[a:b]`` a TokenVectors. Neither copies."""
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            if step != 1:
+                return self.select(range(start, stop, step))
+            return self._rows(start, max(start, stop))
+        which = self._position(which)
+        return self.values[self.offsets[which] : self.offsets[which + 1]]
+
+    def _position(self, which: int) -> int:
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"text {which} of a TokenVectors with {len(self)} texts")
+        return int(which) % len(self)
+
+    def _rows(self, start: int, stop: int) -> TokenVectors:
+        # The parts of a valid whole are valid: skip the checks, which would read every value.
+        a, b = self.offsets[start], self.offsets[stop]
+        return _trusted(
+            self.values[a:b],
+            self.offsets[start : stop + 1] - a,
+            None if self.token_ids is None else self.token_ids[a:b],
+            None if self.salience is None else self.salience[a:b],
+        )
+
+    def select(self, texts: Iterable[int]) -> TokenVectors:
+        """Copy the named texts, in that order, repeats allowed."""
+        rows = [self._rows(i, i + 1) for i in map(self._position, texts)]
+        return TokenVectors.concatenate(rows) if rows else self._rows(0, 0)
+
+    def to_padded(self) -> Padded:
+        """Return the batch as rectangular arrays with a mask; padding is zeros."""
+        n, longest = len(self), int(self.lengths.max(initial=0))
+        mask = np.arange(longest) < self.lengths[:, None]
+
+        def pad(flat: NDArray[Any]) -> NDArray[Any]:
+            out = np.zeros((n, longest, *flat.shape[1:]), dtype=flat.dtype)
+            out[mask] = flat
+            return out
+
+        return Padded(
+            pad(self.values),
+            mask,
+            None if self.token_ids is None else pad(self.token_ids),
+            None if self.salience is None else pad(self.salience),
+        )
+
+    def astype(self, dtype: Any) -> TokenVectors:
+        """Return a copy with float32 or float16 values."""
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float16)):
+            raise invalid("dtype", "TokenVectors.astype", "float32 or float16", dtype)
+        return TokenVectors(self.values.astype(dtype), self.offsets, self.token_ids, self.salience)
+
+    def __repr__(self) -> str:
+        extras = [name for name in ("token_ids", "salience") if getattr(self, name) is not None]
+        return (
+            f"TokenVectors({len(self)} texts, {self.n_tokens} tokens, dim {self.dim}, {self.values.dtype}"
+            + (f", with {' and '.join(extras)}" if extras else "")
+            + ")"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """Retrieved token pairs as four flat arrays of one length: who matched what, and how well.
+
+    Examples
+    --------
+    >>> hits = Hits([0, 1], [7, 7], [3, 5], [0.9, 0.4])
+    >>> len(hits), hits.document.tolist()
+    (2, [7, 7])
+    """
+
+    query_token: NDArray[np.int32]
+    document: NDArray[np.int64]
+    document_token: NDArray[np.int32]
+    similarity: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("query_token", np.int32), ("document", np.int64), ("document_token", np.int32)):
+            object.__setattr__(self, name, _integers(getattr(self, name), name, "Hits", dtype))
+        object.__setattr__(self, "similarity", np.ascontiguousarray(self.similarity, dtype=np.float32))
+        for name in ("query_token", "document", "document_token", "similarity"):
+            if getattr(self, name).shape != (len(self.query_token),):
+                raise invalid(name, "Hits", f"an array of shape ({len(self.query_token)},)", getattr(self, name).shape)
+
+    def __len__(self) -> int:
+        return len(self.query_token)
+
+    def of_document(self, document: int) -> Hits:
+        """Return the hits within one document."""
+        keep = self.document == document
+        return Hits(self.query_token[keep], self.document[keep], self.document_token[keep], self.similarity[keep])
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text with the user's own id, stable for ever, and any JSON object as metadata."""
+
+    id: str
+    text: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Result(NamedTuple):
+    """One line of a ranking."""
+
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Documents for one query, best first.
+
+    `hits`, where kept, holds for each result the aligned token pairs that its score was summed from.
+
+    Examples
+    --------
+    >>> ranking = Ranking(["b", "a"], [2.0, 1.5])
+    >>> ranking[0]
+    Result(id='b', score=2.0)
+    >>> [result.id for result in ranking]
+    ['b', 'a']
+    """
+
+    ids: Sequence[str]
+    scores: NDArray[np.float32]
+    hits: Sequence[Hits] | None = None
+
+    def __post_init__(self) -> None:
+        scores = np.ascontiguousarray(self.scores, dtype=np.float32)
+        if scores.shape != (len(self.ids),):
+            raise invalid("scores", "Ranking", f"an array of shape ({len(self.ids)},)", scores.shape)
+        if np.isnan(scores).any() or (scores[1:] > scores[:-1]).any():
+            raise invalid("scores", "Ranking", "sorted, best first, without NaN", scores.tolist())
+        if self.hits is not None and len(self.hits) != len(self.ids):
+            raise invalid("hits", "Ranking", f"one Hits for each of the {len(self.ids)} results", len(self.hits))
+        object.__setattr__(self, "ids", tuple(self.ids))
+        object.__setattr__(self, "scores", scores)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, rank: int) -> Result:
+        return Result(self.ids[rank], float(self.scores[rank]))
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[rank] for rank in range(len(self)))
+
+
+# -- checks shared by the types ----------------------------------------------------------------------
+
+
+def _trusted(
+    values: FloatArray,
+    offsets: NDArray[np.int64],
+    token_ids: NDArray[np.int32] | None,
+    salience: NDArray[np.float32] | None,
+) -> TokenVectors:
+    made = object.__new__(TokenVectors)
+    for name, value in zip(
+        ("values", "offsets", "token_ids", "salience"), (values, offsets, token_ids, salience), strict=True
+    ):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise invalid(parameter, owner, "a 2-D array (tokens, dim) with dim >= 1", array.shape)
+    if array.dtype not in (np.float32, np.float16):
+        if array.dtype.kind not in "fiub":
+            raise invalid(parameter, owner, "an array of real numbers", array.dtype)
+        array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise invalid(parameter, owner, "finite (no NaN, no infinity)", f"{array[row, column]} at [{row}, {column}]")
+    return np.ascontiguousarray(array)
+
+
+def _integers(values: ArrayLike, parameter: str, owner: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(dtype)
+    if array.dtype.kind not in "iu":
+        raise invalid(parameter, owner, "an array of integers", array.dtype)
+    bounds = np.iinfo(dtype)
+    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+        raise invalid(parameter, owner, f"within {np.dtype(dtype).name}", (array.min(), array.max()))
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _same_length(array: NDArray[Any], values: FloatArray, parameter: str, owner: str) -> None:
+    if array.shape != (len(values),):
+        raise invalid(parameter, owner, f"an array of shape ({len(values)},), one entry a token", array.shape)
+
+
+def _join(parts: Iterable[ArrayLike] | None, lengths: list[int], parameter: str, dtype: Any) -> NDArray[Any] | None:
+    if parts is None:
+        return None
+    arrays = [np.asarray(part) for part in parts]
+    if [array.shape for array in arrays] != [(length,) for length in lengths]:
+        shapes = [array.shape for array in arrays]
+        raise invalid(parameter, "TokenVectors.from_list", f"arrays of lengths {lengths}", shapes)
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+
+
+def _concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
+    return None if any(part is None for part in parts) else np.concatenate(parts)

@@ -1,0 +1,81 @@
+"""Unary salience (ALIGNER eq. 3) and its four gates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.alignment import Gate, entropy_lp, salience
+from weft.alignment.salience import budget
+
+VECTORS = np.array([[0.9, 0.0], [0.1, 0.0], [0.8, 0.0], [-0.5, 0.0], [0.2, 0.0]])
+W, B = np.array([1.0, 5.0]), 0.0
+
+
+def mask(*lengths, width):
+    return np.arange(width) < np.array(lengths)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        ("relu", [0.9, 0.1, 0.8, 0.0, 0.2]),
+        ("l1:0.1", [0.9, 0.1, 0.8, 0.0, 0.2]),
+        ("hard:0.4", [0.9, 0.0, 0.8, 0.0, 0.0]),  # ⌈0.4 · 5⌉ = 2
+        ("hard:0.41", [0.9, 0.0, 0.8, 0.0, 0.2]),  # ⌈2.05⌉ = 3
+        ("lp:0.4", [0.9, 0.0, 0.8, 0.0, 0.0]),
+    ],
+)
+def test_gates_by_hand(backend, gate, expected):
+    u = salience(backend(VECTORS), backend(W), B, gate)
+    assert np.asarray(u) == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_only_l1_adds_to_the_loss(backend):
+    u, real = backend(np.array([[0.9, 0.1], [0.5, 7.0]])), backend(mask(2, 1, width=2))
+    assert float(Gate.parse("l1:0.1").penalty(u, real)) == pytest.approx(0.1 * (1.0 + 0.5) / 2)
+    for gate in ("relu", "hard:0.5", "lp:0.5"):
+        assert Gate.parse(gate).penalty(u, real) == 0
+
+
+def test_soft_gate_between_near_ties(backend):
+    s = np.array([[0.5, 0.4995, 0.1]])
+    lam = Gate.parse("lp:0.3,eps=0.002")(backend(s), backend(mask(3, width=3)))
+    assert np.asarray(lam) == pytest.approx(entropy_lp(s, 1, eps=0.002))
+    assert 0.5 < float(lam[0, 0]) < 0.6
+
+
+def test_budget_is_a_ceiling_in_decimal(backend):
+    # ⌈0.1 · 30⌉ is 3, though 0.1 · 30 = 3.0000000000000004 in floating point
+    assert np.asarray(budget(0.1, backend(mask(30, 31, 1, 0, width=31)))).tolist() == [3, 4, 1, 0]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    gate=st.sampled_from(["relu", "hard:0.4", "lp:0.4", "l1:0.1"]),
+    extra=st.integers(0, 4),
+)
+def test_padding_changes_nothing(backend, seed, gate, extra):
+    rng = np.random.default_rng(seed)
+    x, w = rng.standard_normal((7, 3)), rng.standard_normal(3)
+    wide = np.concatenate([x, np.full((extra, 3), 50.0)])[None]
+    u = np.asarray(salience(backend(wide), backend(w), 0.1, gate, backend(mask(7, width=7 + extra))))[0]
+    assert u[:7] == pytest.approx(salience(x, w, 0.1, gate), rel=1e-6, abs=1e-9)
+    assert (u[7:] == 0).all()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("gate", ["relu", "l1:0.1", "hard:0.4", "lp:0.4,eps=0.2", "lp:0.4,eps=0.2,gradient=iterations"])
+def test_trainable(gate):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(1)
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    w = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    b = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    real = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+
+    def loss(w, b):
+        u = salience(x, w, b, gate, real)
+        return (u**2).sum() + Gate.parse(gate).penalty(u, real)
+
+    assert torch.autograd.gradcheck(loss, (w, b), atol=1e-4)

@@ -1,0 +1,79 @@
+"""Alignments and gates as small, hashable objects with a string form that parses back."""
+
+import pickle
+
+import pytest
+
+from weft.alignment import (
+    XTR,
+    Alignment,
+    Attention,
+    DifferentiableAlignment,
+    DocumentToQuery,
+    EntropyLPGate,
+    ExactMatch,
+    FirstKMax,
+    Gate,
+    InBatchTokenRetrieval,
+    SingleVector,
+    SumOfMax,
+    TopK,
+    TopP,
+)
+
+STRINGS = [
+    (SingleVector(), "single-vector"),
+    (FirstKMax(3), "first-k-max:3"),
+    (ExactMatch(), "exact-match"),
+    (SumOfMax(), "sum-of-max"),
+    (SumOfMax(z="query"), "sum-of-max,z=query"),
+    (TopK(4), "top-k:4"),
+    (TopK(4, z="one"), "top-k:4,z=one"),
+    (TopP(0.015), "top-p:0.015"),
+    (DifferentiableAlignment(1, eps=0.06), "da:1,eps=0.06"),
+    (DifferentiableAlignment(2, gradient="iterations", z="one"), "da:2,gradient=iterations,z=one"),
+    (InBatchTokenRetrieval(32), "xtr-in-batch:32"),
+    (XTR(4000), "xtr:4000"),
+    (XTR(4000, impute="0.2"), "xtr:4000,impute=0.2"),
+    (DocumentToQuery(), "document-to-query"),
+    (DocumentToQuery(0.5), "document-to-query:0.5"),
+    (Attention(), "attention"),
+]
+
+
+@pytest.mark.parametrize(("alignment", "text"), STRINGS, ids=[text for _, text in STRINGS])
+def test_string_and_back(alignment, text):
+    assert str(alignment) == text
+    assert Alignment.parse(text) == alignment
+    assert hash(Alignment.parse(text)) == hash(alignment)
+    assert Alignment.parse(alignment) is alignment
+    assert pickle.loads(pickle.dumps(alignment)) == alignment
+
+
+def test_every_alignment_is_in_the_table():
+    assert {type(a) for a, _ in STRINGS} == set(Alignment._registry.values())
+    assert all(a.reference for a, _ in STRINGS)
+
+
+@pytest.mark.parametrize("text", ["lp:0.4", "lp:0.4,eps=0.01", "hard:0.5", "relu", "l1:0.001"])
+def test_gates_too(text):
+    assert str(Gate.parse(text)) == text
+    assert Gate.parse("lp:0.4") == EntropyLPGate(0.4)
+
+
+@pytest.mark.parametrize(
+    ("alias", "alignment"),
+    [
+        ("colbert", SumOfMax()),
+        ("maxsim", SumOfMax()),
+        ("dpr", SingleVector()),
+        ("me-bert:2", FirstKMax(2)),
+        (" Top-K:2 ", TopK(2)),
+    ],
+)
+def test_names_of_the_systems_work(alias, alignment):
+    assert Alignment.parse(alias) == alignment
+
+
+def test_number_and_text_impute_are_the_same_alignment():
+    assert XTR(5, impute=0.2) == XTR(5, impute="0.2")
