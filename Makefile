@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LIGHT  := .venv-light
-PIP    := -m pip --disable-pip-version-check -q
+PIP    := -m pip --disable-pip-version-check -qq
 BUILD  := "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.18" ninja
 NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=

@@ -91,7 +91,8 @@ def explain(Q: np.ndarray, query_words: list[str], D: np.ndarray, words: list[st
     print("\nwhy the first one matched (sum-of-max):")
     for i, word in enumerate(query_words):
         j = int(A[i].argmax())
-        print(f"  {word:>12}  →  {words[j]:<14} {contribution[i, j]:.3f}  {'█' * max(0, round(20 * float(contribution[i, j])))}")
+        bar = "█" * max(0, round(20 * float(contribution[i, j])))
+        print(f"  {word:>12}  →  {words[j]:<14} {contribution[i, j]:.3f}  {bar}")
     print(f"  {'':>12}     {'sum':<14} {contribution.sum():.3f}\n")
     strength = contribution.sum(axis=0) / max(contribution.sum(axis=0).max(), 1e-9)
     print("  " + " ".join(shade(word, float(s), colour) for word, s in zip(words, strength, strict=True)) + "\n\n")

@@ -22,6 +22,30 @@ class UnsupportedCPUError(WeftError, RuntimeError):
     """A SIMD level was asked for that this machine cannot run."""
 
 
+class IndexStateError(WeftError):
+    """The index on disk is not in a state that allows the call."""
+
+
+class NotAnIndexError(IndexStateError, FileNotFoundError):
+    """There is no index at the path."""
+
+
+class IndexExistsError(IndexStateError, FileExistsError):
+    """An index is already there."""
+
+
+class IndexLockedError(IndexStateError):
+    """Another writer has the index."""
+
+
+class IndexFormatError(IndexStateError):
+    """The index was made by another version, encoder or dimension than the one asked for."""
+
+
+class CorruptIndexError(IndexStateError):
+    """A file's bytes are not those that were written; the message names the file and the place."""
+
+
 def invalid(parameter: str, owner: str, constraint: str, value: object) -> InvalidParameterError:
     """Build the error for a bad argument.
 

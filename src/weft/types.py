@@ -155,6 +155,20 @@ class TokenVectors:
             _concatenate_optional([part.salience for part in parts]),
         )
 
+    @classmethod
+    def trusted(
+        cls,
+        values: FloatArray,
+        offsets: NDArray[np.int64],
+        token_ids: NDArray[np.int32] | None = None,
+        salience: NDArray[np.float32] | None = None,
+    ) -> TokenVectors:
+        """Take arrays known to be valid as they are, without the checks that read every value."""
+        made = object.__new__(cls)
+        for name, value in (("values", values), ("offsets", offsets), ("token_ids", token_ids), ("salience", salience)):
+            object.__setattr__(made, name, value)
+        return made
+
     # -- looking at one --------------------------------------------------------------------------
 
     @property
@@ -196,7 +210,7 @@ class TokenVectors:
     def _rows(self, start: int, stop: int) -> TokenVectors:
         # The parts of a valid whole are valid: skip the checks, which would read every value.
         a, b = self.offsets[start], self.offsets[stop]
-        return _trusted(
+        return TokenVectors.trusted(
             self.values[a:b],
             self.offsets[start : stop + 1] - a,
             None if self.token_ids is None else self.token_ids[a:b],
@@ -293,7 +307,9 @@ class Result(NamedTuple):
 class Ranking:
     """Documents for one query, best first.
 
-    `hits`, where kept, holds for each result the aligned token pairs that its score was summed from.
+    `hits`, where kept, holds for each result the aligned token pairs that its score was summed from. `certified`
+    is True where no other document can score higher under the stored vectors, and `margin` says by how much: the last
+    score less the best that any document left out could reach.
 
     Examples
     --------
@@ -307,6 +323,8 @@ class Ranking:
     ids: Sequence[str]
     scores: NDArray[np.float32]
     hits: Sequence[Hits] | None = None
+    certified: bool = False
+    margin: float | None = None
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(self.scores, dtype=np.float32)
@@ -330,20 +348,6 @@ class Ranking:
 
 
 # -- checks shared by the types ----------------------------------------------------------------------
-
-
-def _trusted(
-    values: FloatArray,
-    offsets: NDArray[np.int64],
-    token_ids: NDArray[np.int32] | None,
-    salience: NDArray[np.float32] | None,
-) -> TokenVectors:
-    made = object.__new__(TokenVectors)
-    for name, value in zip(
-        ("values", "offsets", "token_ids", "salience"), (values, offsets, token_ids, salience), strict=True
-    ):
-        object.__setattr__(made, name, value)
-    return made
 
 
 def _float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
@@ -381,6 +385,7 @@ def _join(parts: Iterable[ArrayLike] | None, lengths: list[int], parameter: str,
     if parts is None:
         return None
     arrays = [np.asarray(part) for part in parts]
+    arrays = [array if array.size else array.astype(dtype) for array in arrays]  # [] would be float64
     if [array.shape for array in arrays] != [(length,) for length in lengths]:
         shapes = [array.shape for array in arrays]
         raise invalid(parameter, "TokenVectors.from_list", f"arrays of lengths {lengths}", shapes)

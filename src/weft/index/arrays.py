@@ -1,0 +1,258 @@
+r"""A file of named arrays: immutable, checksummed in blocks, memory-mapped. Segments are stored in it.
+
+Layout (all integers little-endian):
+
+    0      8   magic  b"WEFTSEG\x01"
+    8      8   length H of the header
+    16     4   CRC-32 of the header
+    20     H   header, JSON: {"info": {...}, "block": bytes, "arrays": {name: [dtype, shape, start, bytes]}, "end": E}
+    …          arrays, each at a multiple of 64 bytes
+    E      4·k CRC-32 of each block of `block` bytes of everything between the header and E
+    E+4k   4   CRC-32 of that list
+    E+4k+4     end of file
+
+The header and the list of checksums are verified when the file is opened. Data blocks are verified when they are
+first read (`Arrays.verify`), so that opening a large file costs nothing and a damaged byte is never answered from.
+No pickle: dtypes come from a fixed list, and a shape is believed only if the file is long enough for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import CorruptIndexError
+
+MAGIC = b"WEFTSEG\x01"
+ALIGN = 64
+BLOCK = 1 << 16
+_PREFIX = struct.Struct("<8sQI")
+_DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, Any]) -> None:
+    """Write and fsync the file, and its folder's entry of it; `path` must not exist yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.seg"
+    >>> write_arrays(path, {"x": np.arange(3, dtype="<i4")}, {"n": 1})
+    >>> with Arrays(path) as stored:
+    ...     stored["x"].tolist(), stored.info
+    ([0, 1, 2], {'n': 1})
+    """
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header, starts, end = _plan(contiguous, info)
+    with open(path, "xb") as file:
+        file.write(_PREFIX.pack(MAGIC, len(header), zlib.crc32(header)) + header)
+        sums = _BlockSums(file)
+        position = _PREFIX.size + len(header)
+        for name, array in contiguous.items():
+            sums.write(b"\0" * (starts[name] - position))
+            sums.write(memoryview(array.reshape(-1).view(np.uint8).data))
+            position = starts[name] + array.nbytes
+        sums.write(b"\0" * (end - position))
+        listed = sums.finish()
+        file.write(listed + struct.pack("<I", zlib.crc32(listed)))
+        file.flush()
+        os.fsync(file.fileno())
+    fsync_folder(path.parent)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make renames, creations and deletions in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Arrays:
+    """A file written by `write_arrays`, memory-mapped read-only. A context manager.
+
+    ``arrays[name]`` is a view of the map: reading it before `verify` answers from unchecked bytes, so callers name
+    what they are about to read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise CorruptIndexError(f"{path}: the file is missing") from None
+        except ValueError:  # mmap refuses an empty file
+            raise CorruptIndexError(f"{path}: the file is empty") from None
+        try:
+            self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_header(self) -> None:
+        view, size = self._map, len(self._map)
+        if size < _PREFIX.size + 8:
+            raise self._corrupt("too short for a header")
+        magic, length, checksum = _PREFIX.unpack(view[: _PREFIX.size])
+        if magic != MAGIC:
+            raise self._corrupt("does not begin as a segment of this format version")
+        if length > size - _PREFIX.size:
+            raise self._corrupt("the header is longer than the file")
+        text = view[_PREFIX.size : _PREFIX.size + length]
+        if zlib.crc32(text) != checksum:
+            raise self._corrupt("header checksum")
+        self._data_start = _PREFIX.size + length
+        try:
+            header = json.loads(text)
+            self.info: dict[str, Any] = dict(header["info"])
+            self._block, self._end = int(header["block"]), int(header["end"])
+            if not (self._block > 0 and self._data_start <= self._end <= size):
+                raise ValueError("block or end")
+            self._places = {name: self._place(*entry) for name, entry in header["arrays"].items()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._corrupt(f"header does not describe a segment ({error})") from None
+        blocks = -(-(self._end - self._data_start) // self._block)
+        if size != self._end + 4 * blocks + 4:
+            raise self._corrupt(f"{size} bytes long, not the {self._end + 4 * blocks + 4} that were written")
+        listed = view[self._end : self._end + 4 * blocks]
+        if zlib.crc32(listed) != struct.unpack("<I", view[self._end + 4 * blocks :])[0]:
+            raise self._corrupt("checksum of the list of checksums")
+        self._sums = np.frombuffer(listed, "<u4")
+        self._verified = np.zeros(blocks, dtype=bool)
+
+    def _place(
+        self, dtype: str, shape: list[int], start: int, nbytes: int
+    ) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
+        # Nothing is allocated or read from a shape that the file's own length does not bear out.
+        if not all(isinstance(n, int) and n >= 0 for n in (*shape, start, nbytes)):
+            raise ValueError("shape")
+        if math.prod(shape) * _DTYPES[dtype].itemsize != nbytes or not self._data_start <= start <= self._end - nbytes:
+            raise ValueError("place of an array")
+        return _DTYPES[dtype], tuple(shape), start, nbytes
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        dtype, shape, start, _ = self._places[name]
+        count = math.prod(shape)
+        return np.frombuffer(self._map, dtype, count, start).reshape(shape) if count else np.zeros(shape, dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file."""
+        return len(self._map)
+
+    def verify(self, name: str | None = None, start: int = 0, stop: int | None = None) -> None:
+        """Check the blocks of one array's rows start:stop (or of the whole file) that were not checked before."""
+        if name is None:
+            first, last = self._data_start, self._end
+        else:
+            _, shape, begin, nbytes = self._places[name]
+            row = nbytes // shape[0] if shape and shape[0] else 0
+            first = begin + start * row
+            last = begin + (nbytes if stop is None else stop * row)
+        if last > first:
+            self._verify_blocks(
+                np.arange((first - self._data_start) // self._block, (last - 1 - self._data_start) // self._block + 1)
+            )
+
+    def verify_rows(self, name: str, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        """Check the blocks under many row ranges at once, empty ranges ignored."""
+        _, shape, begin, nbytes = self._places[name]
+        row = nbytes // shape[0] if shape and shape[0] else 0
+        some = stops > starts
+        first = (begin + starts[some] * row - self._data_start) // self._block
+        last = (begin + stops[some] * row - 1 - self._data_start) // self._block
+        if len(first):
+            longest = int((last - first).max()) + 1
+            spread = np.minimum(first[:, None] + np.arange(longest), last[:, None])
+            self._verify_blocks(np.unique(spread))
+
+    def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
+        for block in blocks[~self._verified[blocks]].tolist():
+            start = self._data_start + block * self._block
+            with memoryview(self._map) as view:
+                found = zlib.crc32(view[start : min(start + self._block, self._end)])
+            if found != self._sums[block]:
+                raise self._corrupt(
+                    f"checksum of bytes {start} to {min(start + self._block, self._end)} ({self._at(start)})"
+                )
+            self._verified[block] = True
+
+    def _at(self, start: int) -> str:
+        stop = start + self._block
+        touched = [name for name, (_, _, at, nbytes) in self._places.items() if at < stop and at + nbytes > start]
+        return "in " + ", ".join(touched) if touched else "between arrays"
+
+    def _corrupt(self, what: str) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.path}: damaged: {what}; `weft check` lists all damage")
+
+    def close(self) -> None:
+        """Unmap the file; if arrays of it are still in use, their last user does."""
+        try:
+            self._map.close()
+        except BufferError:
+            del self._map
+
+    def __enter__(self) -> Arrays:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _plan(arrays: Mapping[str, NDArray[Any]], info: Mapping[str, Any]) -> tuple[bytes, dict[str, int], int]:
+    """Lay out the file. The header's length depends on the offsets in it, so offsets are found by repetition."""
+    length = 0
+    while True:
+        position = _PREFIX.size + length
+        starts: dict[str, int] = {}
+        entries: dict[str, Any] = {}
+        for name, array in arrays.items():
+            starts[name] = -(-position // ALIGN) * ALIGN
+            dtype = array.dtype.str if array.dtype.itemsize > 1 else array.dtype.str[1:]
+            if dtype not in _DTYPES:
+                raise TypeError(f"array {name!r} has dtype {array.dtype}, not one of {sorted(_DTYPES)}")
+            entries[name] = [dtype, list(array.shape), starts[name], array.nbytes]
+            position = starts[name] + array.nbytes
+        header = json.dumps({"info": dict(info), "block": BLOCK, "arrays": entries, "end": position}).encode()
+        if len(header) <= length:
+            return header.ljust(length), starts, position
+        length = len(header)
+
+
+class _BlockSums:
+    """Writes through to a file while summing fixed-size blocks."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._sums, self._filled, self._sum = file, [], 0, 0  # type: ignore[var-annotated]
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        view = memoryview(data)
+        while len(view):
+            part = view[: BLOCK - self._filled]
+            self._sum = zlib.crc32(part, self._sum)
+            self._filled += len(part)
+            view = view[len(part) :]
+            if self._filled == BLOCK:
+                self._sums.append(self._sum)
+                self._filled = self._sum = 0
+
+    def finish(self) -> bytes:
+        if self._filled:
+            self._sums.append(self._sum)
+        return np.array(self._sums, dtype="<u4").tobytes()

@@ -1,0 +1,277 @@
+"""`Store`: an index on disk without the searching. Documents go in, come out, change and go, durably.
+
+A store is a folder: the SQLite catalogue (see `catalogue.py`), the segment files it names, and a lock file.
+Any number of processes may read; one may write. Each write call is one transaction: when it returns, its effect
+is on disk and visible to every reader's next call, and if it raises, nothing happened.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.alignment.spec import check_fraction
+from weft.errors import IndexExistsError, IndexFormatError, invalid
+from weft.index.arrays import fsync_folder
+from weft.index.catalogue import Catalogue
+from weft.index.lock import WriterLock
+from weft.index.pruning import prune
+from weft.index.segment import Segment, write_segment
+from weft.types import Document, TokenVectors
+
+SEGMENTS = "segments"
+
+
+@dataclass(frozen=True, eq=False)
+class LiveSegment:
+    """A segment as one committed state sees it."""
+
+    number: int
+    segment: Segment
+    live: NDArray[np.bool_]
+    """(N,) False where a tombstone stands."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One committed state of a store."""
+
+    generation: int
+    segments: tuple[LiveSegment, ...]
+
+
+class Store:
+    """Create with `Store.create`, open with `Store.open`; a context manager."""
+
+    def __init__(self, folder: Path, catalogue: Catalogue) -> None:
+        self.folder = folder
+        self.catalogue = catalogue
+        self._lock: WriterLock | None = None
+        self._view: View | None = None
+        self._opened: dict[str, Segment] = {}
+        self._guard = threading.RLock()
+        settings = catalogue.settings()
+        self.dim: int = settings["dim"]
+        self.encoder: str = settings["encoder"]
+        self.beta_d: float | None = settings["beta_d"]
+
+    # -- opening and closing -------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, folder: str | Path, dim: int, *, encoder: str = "", beta_d: float | None = None) -> Self:
+        """Make a new, empty index.
+
+        Parameters
+        ----------
+        folder : path
+            Made if missing; must be empty if there.
+        dim : int
+            Dimension of the token vectors, fixed for ever.
+        encoder : str
+            Fingerprint of the encoder whose vectors will come, checked by `open`; empty if unknown.
+        beta_d : float, optional
+            Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
+        """
+        if beta_d is not None:
+            check_fraction(beta_d, "beta_d", "Store.create")
+        if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 65536:
+            raise invalid("dim", "Store.create", "an integer from 1 to 65536", dim)
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
+        (folder / SEGMENTS).mkdir()
+        catalogue = Catalogue.create(folder, {"dim": dim, "encoder": encoder, "beta_d": beta_d})
+        fsync_folder(folder)
+        fsync_folder(folder.parent)
+        return cls(folder, catalogue)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, encoder: str | None = None, dim: int | None = None) -> Self:
+        """Open an existing index; `encoder` and `dim`, where given, must be the ones it was made with."""
+        folder = Path(folder)
+        store = cls(folder, Catalogue.open(folder))
+        for name, asked in (("encoder", encoder), ("dim", dim)):
+            stored = getattr(store, name)
+            if asked is not None and stored and asked != stored:
+                store.close()
+                raise IndexFormatError(f"the index at {folder} was made with {name} {stored!r}, not {asked!r}")
+        return store
+
+    def close(self) -> None:
+        """Release the files and the writer's lock; a second call does nothing."""
+        with self._guard:
+            for segment in self._opened.values():
+                segment.close()
+            self._opened.clear()
+            self._view = None
+            self.catalogue.close()
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
+        with self._guard, self.catalogue.snapshot():
+            generation = self.catalogue.generation()
+            if self._view is None or self._view.generation != generation:
+                self._view = self._load(generation)
+            yield self._view
+
+    def _load(self, generation: int) -> View:
+        rows = self.catalogue.segments()
+        for file in set(self._opened) - {row.file for row in rows}:
+            self._opened.pop(file).close()
+        loaded = []
+        for row in rows:
+            if row.file not in self._opened:
+                self._opened[row.file] = Segment(self.folder / SEGMENTS / row.file)
+            segment = self._opened[row.file]
+            live = np.ones(len(segment), dtype=bool)
+            live[self.catalogue.tombstones(row.segment)] = False
+            loaded.append(LiveSegment(row.segment, segment, live))
+        return View(generation, tuple(loaded))
+
+    def __len__(self) -> int:
+        with self.view():
+            return self.catalogue.count()
+
+    def get(self, id: str) -> Document | None:  # noqa: A002
+        """Return the document with this id, or None."""
+        with self._guard:
+            return self.catalogue.get(id)
+
+    def vectors(self, id: str) -> TokenVectors | None:  # noqa: A002
+        """Return a document's token vectors as they are stored, or None."""
+        with self.view() as view:
+            place = self.catalogue.place(id)
+            if place is None:
+                return None
+            segment = next(s.segment for s in view.segments if s.number == place[0])
+            return segment.vectors(place[1], place[1] + 1)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    def add(self, documents: Iterable[Document | str], vectors: TokenVectors) -> None:
+        """Add documents with their token vectors, replacing those whose id is already there.
+
+        Of documents with one id in a single call the last counts.
+        """
+        listed = [_document(d) for d in documents]
+        if len(listed) != len(vectors):
+            raise invalid("vectors", "add", f"one text for each of the {len(listed)} documents", len(vectors))
+        if vectors.dim != self.dim:
+            raise invalid("vectors", "add", f"of the index's dimension, {self.dim}", vectors.dim)
+        if not listed:
+            return
+        if self.beta_d is not None:
+            vectors = prune(vectors, self.beta_d, parameter="beta_d")
+        with self._writing():
+            file = self._new_segment(vectors)
+            with self.catalogue.transaction():
+                number = self.catalogue.add_segment(file, len(listed), vectors.n_tokens)
+                for ordinal, document in enumerate(listed):
+                    self.catalogue.put(document, number, ordinal)
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Remove documents; unknown ids are ignored. Return how many were there."""
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        with self._writing(), self.catalogue.transaction():
+            return sum(self.catalogue.delete(id) for id in wanted)  # noqa: A001
+
+    def compact(self) -> None:
+        """Merge all segments into one and drop what was deleted; readers go on meanwhile."""
+        with self._writing():
+            with self.view() as view:
+                old = view.segments
+                places = [(s, ordinal, id) for s in old for ordinal, id in self.catalogue.places(s.number)]  # noqa: A001
+            if len(old) == 0 or (len(old) == 1 and bool(old[0].live.all())):
+                return
+            parts = [s.segment.vectors(ordinal, ordinal + 1) for s, ordinal, _ in places]
+            file = self._new_segment(TokenVectors.concatenate(parts)) if parts else None
+            with self.catalogue.transaction():
+                if file is not None:
+                    number = self.catalogue.add_segment(file, len(parts), sum(p.n_tokens for p in parts))
+                    for ordinal, (_, _, id) in enumerate(places):  # noqa: A001
+                        self.catalogue.move(id, number, ordinal)
+                for segment in old:
+                    self.catalogue.drop_segment(segment.number)
+            self._collect_leftovers()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._guard:
+            if self._lock is None:
+                self._lock = WriterLock(self.folder)
+                self._collect_leftovers()
+            yield
+
+    def _new_segment(self, vectors: TokenVectors) -> str:
+        file = f"{secrets.token_hex(8)}.seg"
+        try:
+            write_segment(self.folder / SEGMENTS / file, vectors)
+        except BaseException:
+            (self.folder / SEGMENTS / file).unlink(missing_ok=True)
+            raise
+        return file
+
+    def _collect_leftovers(self) -> None:
+        """Remove files that no committed state names: from a crash, or forgotten by compaction."""
+        named = {row.file for row in self.catalogue.segments()}
+        for path in (self.folder / SEGMENTS).iterdir():
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+    # -- looking after it ------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """Return sizes and settings as a plain dictionary."""
+        with self.view() as view:
+            tokens = sum(int(s.segment.offsets[-1]) for s in view.segments)
+            nbytes = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+            return {
+                "path": str(self.folder),
+                "documents": self.catalogue.count(),
+                "tokens": tokens,
+                "deleted": int(sum((~s.live).sum() for s in view.segments)),
+                "segments": len(view.segments),
+                "dim": self.dim,
+                "encoder": self.encoder,
+                "beta_d": self.beta_d,
+                "bytes": nbytes,
+            }
+
+
+def _document(given: Document | str) -> Document:
+    document = Document(given) if isinstance(given, str) else given
+    if not isinstance(document.id, str) or not document.id:
+        raise invalid("id", "Document", "a string with at least one character", document.id)
+    for name in ("id", "text"):
+        try:
+            getattr(document, name).encode()
+        except (UnicodeEncodeError, AttributeError):
+            raise invalid(name, "Document", "valid Unicode text", getattr(document, name)) from None
+    try:
+        if not isinstance(json.loads(json.dumps(dict(document.metadata), allow_nan=False)), dict):
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise invalid("metadata", "Document", f"a JSON object ({error})", document.metadata) from None
+    return document
