@@ -79,7 +79,7 @@ format: $(VENV)/.lint  ## put the code into the house style
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench  ## native scoring beside NumPy, torch and maxsim-cpu; writes benchmarks/RESULTS.md
-	$(BIN)/python benchmarks/maxsim.py
+	$(BIN)/python benchmarks/maxsim.py --write
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

@@ -7,6 +7,7 @@ after a colon, then the fields that differ from their defaults as ``key=value``.
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
 from weft.errors import invalid
@@ -43,6 +44,11 @@ class Spec:
             return text
         if not isinstance(text, str):
             raise invalid(cls.family, "parse", f"a string or a {cls.__name__}", text)
+        return cls._read(text)
+
+    @classmethod
+    @cache  # searches parse the same few strings over and over
+    def _read(cls, text: str) -> Self:
         head, *options = text.strip().split(",")
         name, colon, first = head.partition(":")
         made: type[Self] | None = cls._registry.get(name.strip().lower())

@@ -1,0 +1,29 @@
+"""The C++ kernels. Arrays must be C-contiguous; `weft.kernels` is the interface for people."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+def simd_level() -> str: ...
+def simd_levels() -> list[str]: ...
+def score(
+    queries: NDArray[np.float32],  # (query tokens, dim)
+    query_offsets: NDArray[np.int64],  # (B + 1,)
+    query_salience: NDArray[np.float32] | None,  # (query tokens,)
+    documents: NDArray[np.float32] | NDArray[np.float16],  # (tokens, dim)
+    offsets: NDArray[np.int64],  # (N + 1,)
+    salience: NDArray[np.float32] | None,  # (tokens,)
+    k: NDArray[np.int32] | None,  # (N,), 1 <= k <= length where there are tokens; None is the maximum
+    out: NDArray[np.float32],  # (B, N), written
+    mass: NDArray[np.float32] | None,  # (B, N), written
+    threads: int,
+) -> None: ...
+def align(
+    query: NDArray[np.float32],  # (n, dim)
+    documents: NDArray[np.float32] | NDArray[np.float16],
+    offsets: NDArray[np.int64],
+    k: NDArray[np.int32] | None,
+    starts: NDArray[np.int64],  # (N + 1,): where the n * k pairs of each document go
+    query_token: NDArray[np.int32],  # (starts[-1],), written, as are the next two
+    document_token: NDArray[np.int32],
+    similarity: NDArray[np.float32],
+) -> None: ...
