@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cpu.hpp"
+#include "engine_bindings.hpp"
 #include "scoring.hpp"
 
 namespace nb = nanobind;
@@ -109,6 +110,7 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
 
 NB_MODULE(_native, module) {
     module.doc() = "C++ kernels of weft: see weft.kernels.";
+    bind_engine(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });
     module.def("simd_levels", [] {
         std::vector<std::string> names;

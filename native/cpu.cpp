@@ -66,16 +66,16 @@ X86 detect() {
 #endif
 
 std::vector<Level> detect_levels() {
-    std::vector<Level> levels{{"baseline", &kBaselineKernels}};
+    std::vector<Level> levels{{"baseline", &kBaselineKernels, &kBaselineBytes}};
 #if defined(WEFT_HAVE_AVX2)
     const X86 x86 = detect();
-    if (x86.avx2) levels.push_back({"avx2", &kAvx2Kernels});
+    if (x86.avx2) levels.push_back({"avx2", &kAvx2Kernels, &kAvx2Bytes});
 #if defined(WEFT_HAVE_AVX512)
-    if (x86.avx512) levels.push_back({"avx512", &kAvx512Kernels});
+    if (x86.avx512) levels.push_back({"avx512", &kAvx512Kernels, &kAvx2Bytes});
 #endif
 #endif
 #if defined(WEFT_HAVE_NEON)
-    levels.push_back({"neon", &kNeonKernels});  // part of every AArch64
+    levels.push_back({"neon", &kNeonKernels, &kBaselineBytes});  // part of every AArch64
 #endif
     return levels;
 }

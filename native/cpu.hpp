@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "byte_kernels.hpp"
 #include "kernels.hpp"
 
 namespace weft {
@@ -12,6 +13,7 @@ namespace weft {
 struct Level {
     const char* name;
     const Kernels* kernels;
+    const ByteKernels* bytes;
 };
 
 // WEFT_SIMD names a level that does not exist or that this machine cannot run.

@@ -27,3 +27,26 @@ def align(
     document_token: NDArray[np.int32],
     similarity: NDArray[np.float32],
 ) -> None: ...
+
+class Engine:
+    """A coded segment: native/engine.hpp."""
+
+    def __init__(
+        self,
+        offsets: NDArray[np.int64],  # (documents + 1,)
+        codes: NDArray[np.uint8],  # (tokens, dim)
+        scale: float,
+        cell_codes: NDArray[np.uint8],  # (cells, dim)
+        cell_starts: NDArray[np.int32],  # (cells + 1,)
+        cell_blocks: NDArray[np.int32],  # (cells + 1,)
+        centroid_codes: NDArray[np.uint8],  # (blocks * 8 * dim,)
+        list_starts: NDArray[np.int64],  # (centroids + 1,)
+        lists: NDArray[np.int32],
+    ) -> None: ...
+    def candidates(
+        self, query: NDArray[np.float32], allowed: NDArray[np.uint8] | None, cells: int, centroids: int, count: int
+    ) -> NDArray[np.int32]: ...
+    def rerank(
+        self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
+    def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...

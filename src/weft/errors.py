@@ -42,6 +42,10 @@ class IndexFormatError(IndexStateError):
     """The index was made by another version, encoder or dimension than the one asked for."""
 
 
+class StorageError(IndexStateError, OSError):
+    """The disk is full or fails; the call did nothing, and what was committed before is as it was."""
+
+
 class CorruptIndexError(IndexStateError):
     """A file's bytes are not those that were written; the message names the file and the place."""
 

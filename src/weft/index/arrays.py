@@ -24,7 +24,8 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,21 @@ _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], info: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class Streamed:
+    """An array made a few rows at a time while it is written, so that it is never whole in memory."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    parts: Iterable[NDArray[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any] | Streamed], info: Mapping[str, Any]) -> None:
     """Write and fsync the file, and its folder's entry of it; `path` must not exist yet.
 
     Examples
@@ -52,16 +67,17 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], info: Mapping[s
     ...     stored["x"].tolist(), stored.info
     ([0, 1, 2], {'n': 1})
     """
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header, starts, end = _plan(contiguous, info)
+    header, starts, end = _plan(arrays, info)
     with open(path, "xb") as file:
         file.write(_PREFIX.pack(MAGIC, len(header), zlib.crc32(header)) + header)
         sums = _BlockSums(file)
         position = _PREFIX.size + len(header)
-        for name, array in contiguous.items():
+        for name, array in arrays.items():
             sums.write(b"\0" * (starts[name] - position))
-            sums.write(memoryview(array.reshape(-1).view(np.uint8).data))
+            for part in array.parts if isinstance(array, Streamed) else [array]:
+                sums.write(memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data))
             position = starts[name] + array.nbytes
+            assert file.tell() == position, f"array {name!r} is not as long as it said"
         sums.write(b"\0" * (end - position))
         listed = sums.finish()
         file.write(listed + struct.pack("<I", zlib.crc32(listed)))
@@ -179,7 +195,8 @@ class Arrays:
         if len(first):
             longest = int((last - first).max()) + 1
             spread = np.minimum(first[:, None] + np.arange(longest), last[:, None])
-            self._verify_blocks(np.unique(spread))
+            if not self._verified[spread].all():
+                self._verify_blocks(np.unique(spread))
 
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():
@@ -214,7 +231,7 @@ class Arrays:
         self.close()
 
 
-def _plan(arrays: Mapping[str, NDArray[Any]], info: Mapping[str, Any]) -> tuple[bytes, dict[str, int], int]:
+def _plan(arrays: Mapping[str, NDArray[Any] | Streamed], info: Mapping[str, Any]) -> tuple[bytes, dict[str, int], int]:
     """Lay out the file. The header's length depends on the offsets in it, so offsets are found by repetition."""
     length = 0
     while True:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import CorruptIndexError, IndexFormatError, NotAnIndexError
+from weft.errors import CorruptIndexError, IndexFormatError, NotAnIndexError, StorageError, WeftError
 from weft.types import Document
 
 FORMAT_VERSION = 1
@@ -87,14 +87,20 @@ class Catalogue:
     @classmethod
     def create(cls, folder: Path, settings: Mapping[str, Any]) -> Catalogue:
         """Make the database of a new index in an existing, empty folder."""
-        db = _connect(folder)
-        db.execute("PRAGMA journal_mode = WAL")
-        with _transaction(db):
-            for statement in _statements(_SCHEMA):
-                db.execute(statement)
-            stored = {**settings, "format_version": FORMAT_VERSION}
-            db.executemany("INSERT INTO settings VALUES (?, ?)", [(k, json.dumps(v)) for k, v in stored.items()])
-            db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        with faults_named(folder):
+            db = _connect(folder)
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                with _transaction(db):
+                    for statement in _statements(_SCHEMA):
+                        db.execute(statement)
+                    stored = {**settings, "format_version": FORMAT_VERSION}
+                    rows = [(key, json.dumps(value)) for key, value in stored.items()]
+                    db.executemany("INSERT INTO settings VALUES (?, ?)", rows)
+                    db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            except BaseException:
+                db.close()
+                raise
         return cls(folder, db)
 
     @classmethod
@@ -102,9 +108,18 @@ class Catalogue:
         """Open an existing database, refusing what is no index and other format versions."""
         if not (folder / FILE).is_file():
             raise NotAnIndexError(f"no index at {folder}: there is no {FILE} in it")
-        with _damage_named(folder):
+        with faults_named(folder):
             db = _connect(folder)
-            version = db.execute("PRAGMA user_version").fetchone()[0]
+            try:
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+            except BaseException:
+                db.close()
+                raise
+        if version == 0:  # written in the same transaction as everything else
+            db.close()
+            raise NotAnIndexError(
+                f"no index at {folder}: its creation was interrupted; remove the folder and create it again"
+            )
         if version != FORMAT_VERSION:
             db.close()
             raise IndexFormatError(
@@ -124,17 +139,18 @@ class Catalogue:
         if self._db.in_transaction:
             yield
             return
-        with _damage_named(self.folder):
+        with faults_named(self.folder):
             self._db.execute("BEGIN")
         try:
             yield
         finally:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a failing disk may have ended it
+                self._db.execute("ROLLBACK")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Write: all of it or nothing, on disk when this returns."""
-        with _transaction(self._db):
+        with faults_named(self.folder), _transaction(self._db):
             yield
             self._db.execute(
                 "INSERT INTO settings VALUES ('generation', '1')"
@@ -169,9 +185,14 @@ class Catalogue:
 
     def ids(self, segment: int, ordinals: Iterable[int]) -> list[str]:
         """Return the ids of documents at places in a segment, in that order."""
-        wanted = list(ordinals)
-        find = "SELECT id FROM documents WHERE segment = ? AND ordinal = ?"
-        return [self._all(find, (segment, ordinal))[0][0] for ordinal in wanted]
+        wanted = [int(ordinal) for ordinal in ordinals]
+        found: dict[int, str] = {}
+        for start in range(0, len(wanted), 500):  # SQLite allows 999 parameters even where it was built long ago
+            part = wanted[start : start + 500]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT ordinal, id FROM documents WHERE segment = ? AND ordinal IN ({marks})"
+            found.update(self._all(query, (segment, *part)))
+        return [found[ordinal] for ordinal in wanted]
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return a document, or None."""
@@ -194,7 +215,7 @@ class Catalogue:
         return self._all("SELECT ordinal, id FROM documents WHERE segment = ? ORDER BY ordinal", (segment,))
 
     def _all(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        with _damage_named(self.folder):
+        with faults_named(self.folder):
             return self._db.execute(query, parameters).fetchall()
 
     # -- writing, inside `transaction` -----------------------------------------------------------------
@@ -247,10 +268,24 @@ class Catalogue:
         try:
             found = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
             found += [f"foreign key of {row[0]} row {row[1]}" for row in self._db.execute("PRAGMA foreign_key_check")]
-            self._db.execute("INSERT INTO lexical(lexical, rank) VALUES ('integrity-check', 1)")
         except sqlite3.DatabaseError as error:
             return [str(error)]
         return [line for line in found if line != "ok"]
+
+    def lexical_integrity(self) -> list[str]:
+        """Return what is wrong with the lexical index; nothing inside a snapshot, as SQLite needs the write lock."""
+        if self._db.in_transaction:
+            return []
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.execute("INSERT INTO lexical(lexical, rank) VALUES ('integrity-check', 1)")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+        except sqlite3.DatabaseError as error:
+            return [] if _primary_code(error) in _UNAVAILABLE else [str(error)]
+        return []
 
 
 def _connect(folder: Path) -> sqlite3.Connection:
@@ -278,12 +313,30 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+# The disk is full, fails or may not be written; or another process holds the database beyond all patience.
+_UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
+_STORAGE = _UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the sqlite3 module itself have no code
+
+
 @contextmanager
-def _damage_named(folder: Path) -> Iterator[None]:
+def faults_named(folder: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say of a full, failing or damaged disk into errors of ours."""
     try:
         yield
-    except sqlite3.OperationalError:
+    except WeftError:
         raise
+    except (sqlite3.OperationalError, OSError) as error:
+        if isinstance(error, sqlite3.OperationalError) and _primary_code(error) not in _STORAGE:
+            raise
+        raise StorageError(
+            f"the index at {folder} cannot be read or written now: {error}; all that was committed before is unharmed"
+        ) from error
+    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
+        raise  # ours: a closed database, a broken rule
     except sqlite3.DatabaseError as error:
         raise CorruptIndexError(f"{folder / FILE}: damaged: {error}") from None
 

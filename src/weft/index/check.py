@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from weft.errors import CorruptIndexError
 from weft.index.catalogue import Catalogue, SegmentRow
 from weft.index.segment import Segment
-from weft.index.store import SEGMENTS, Store
+from weft.index.store import ATTEMPTS, SEGMENTS, Store
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,39 @@ def check(store: Store) -> Report:
     Report(problems=(), leftovers=())
     """
     catalogue = store.catalogue
-    with catalogue.snapshot():
-        problems = [f"{catalogue.file}: {line}" for line in catalogue.integrity()]
-        rows = catalogue.segments()
-        for row in rows:
-            problems += _segment_problems(store, catalogue, row)
-        named = {row.file for row in rows}
-        leftovers = sorted(p.name for p in (store.folder / SEGMENTS).iterdir() if p.name not in named)
-    return Report(tuple(problems), tuple(leftovers))
+    lexical = catalogue.lexical_integrity()
+    tried = -1
+    for attempt in range(ATTEMPTS):
+        with catalogue.snapshot(), ExitStack() as stack:
+            generation, rows = catalogue.generation(), catalogue.segments()
+            opened = [_open(store, row, stack) for row in rows]
+            if any(isinstance(s, CorruptIndexError) for s in opened) and generation != tried and attempt < ATTEMPTS - 1:
+                # A compaction may have removed a file after we read its name; look again, if there is a newer state.
+                tried = generation
+                continue
+            problems = [f"{catalogue.file}: {line}" for line in lexical + catalogue.integrity()]
+            for row, segment in zip(rows, opened, strict=True):
+                problems += _segment_problems(store, catalogue, row, segment)
+            named = {row.file for row in rows}
+            leftovers = sorted(p.name for p in (store.folder / SEGMENTS).iterdir() if p.name not in named)
+            return Report(tuple(problems), tuple(leftovers))
+    raise AssertionError("the last attempt returns")
 
 
-def _segment_problems(store: Store, catalogue: Catalogue, row: SegmentRow) -> Iterator[str]:
+def _open(store: Store, row: SegmentRow, stack: ExitStack) -> Segment | CorruptIndexError:
     try:
         segment = Segment(store.folder / SEGMENTS / row.file)
     except CorruptIndexError as error:
-        yield str(error)
+        return error
+    stack.callback(segment.close)
+    return segment
+
+
+def _segment_problems(
+    store: Store, catalogue: Catalogue, row: SegmentRow, segment: Segment | CorruptIndexError
+) -> Iterator[str]:
+    if isinstance(segment, CorruptIndexError):
+        yield str(segment)
         return
     try:
         segment.verify()
@@ -79,5 +98,3 @@ def _segment_problems(store: Store, catalogue: Catalogue, row: SegmentRow) -> It
             yield f"{segment.path}: place {ordinal} is used {uses[ordinal]} times in the catalogue, not once"
     except CorruptIndexError as error:
         yield str(error)
-    finally:
-        segment.close()

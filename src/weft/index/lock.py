@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from weft.errors import IndexLockedError
@@ -25,8 +26,9 @@ class WriterLock:
                 f"the index at {folder} is being written by another writer (process {holder}); "
                 "wait for it to finish, or close it"
             ) from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # only for the message above; a full disk is no reason to keep others out for ever
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         """Let the next writer in."""

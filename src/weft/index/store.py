@@ -8,10 +8,12 @@ is on disk and visible to every reader's next call, and if it raises, nothing ha
 from __future__ import annotations
 
 import json
+import logging
 import secrets
+import shutil
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,15 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment.spec import check_fraction
-from weft.errors import IndexExistsError, IndexFormatError, invalid
+from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, invalid
 from weft.index.arrays import fsync_folder
-from weft.index.catalogue import Catalogue
+from weft.index.catalogue import FILE, Catalogue, faults_named
 from weft.index.lock import WriterLock
 from weft.index.pruning import prune
 from weft.index.segment import Segment, write_segment
 from weft.types import Document, TokenVectors
 
 SEGMENTS = "segments"
+ATTEMPTS = 8
+"""How often a state is looked up anew whose files a compaction has just removed."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,7 @@ class Store:
         self.folder = folder
         self.catalogue = catalogue
         self._lock: WriterLock | None = None
+        self._tidy = False
         self._view: View | None = None
         self._opened: dict[str, Segment] = {}
         self._guard = threading.RLock()
@@ -86,20 +92,37 @@ class Store:
         if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 65536:
             raise invalid("dim", "Store.create", "an integer from 1 to 65536", dim)
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
-        (folder / SEGMENTS).mkdir()
-        catalogue = Catalogue.create(folder, {"dim": dim, "encoder": encoder, "beta_d": beta_d})
-        fsync_folder(folder)
-        fsync_folder(folder.parent)
-        return cls(folder, catalogue)
+        with faults_named(folder):
+            made = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
+            (folder / SEGMENTS).mkdir()
+            try:
+                catalogue = Catalogue.create(folder, {"dim": dim, "encoder": encoder, "beta_d": beta_d})
+                try:
+                    for path in (folder, *(path.parent for path in made)):
+                        fsync_folder(path)
+                    return cls(folder, catalogue)
+                except BaseException:
+                    catalogue.close()
+                    raise
+            except BaseException:  # leave an empty folder, so that it can be tried again
+                for path in folder.glob(FILE + "*"):
+                    path.unlink(missing_ok=True)
+                shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
+                raise
 
     @classmethod
     def open(cls, folder: str | Path, *, encoder: str | None = None, dim: int | None = None) -> Self:
         """Open an existing index; `encoder` and `dim`, where given, must be the ones it was made with."""
         folder = Path(folder)
-        store = cls(folder, Catalogue.open(folder))
+        catalogue = Catalogue.open(folder)
+        try:
+            store = cls(folder, catalogue)
+        except BaseException:
+            catalogue.close()
+            raise
         for name, asked in (("encoder", encoder), ("dim", dim)):
             stored = getattr(store, name)
             if asked is not None and stored and asked != stored:
@@ -130,11 +153,23 @@ class Store:
     @contextmanager
     def view(self) -> Iterator[View]:
         """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
-        with self._guard, self.catalogue.snapshot():
-            generation = self.catalogue.generation()
-            if self._view is None or self._view.generation != generation:
-                self._view = self._load(generation)
-            yield self._view
+        tried = -1
+        with self._guard:
+            for attempt in range(ATTEMPTS):
+                with self.catalogue.snapshot():
+                    generation = self.catalogue.generation()
+                    try:
+                        if self._view is None or self._view.generation != generation:
+                            with faults_named(self.folder):
+                                self._view = self._load(generation)
+                    except CorruptIndexError:
+                        # A compaction may have removed a file after we read its name; then there is a newer state.
+                        if generation == tried or attempt == ATTEMPTS - 1:
+                            raise
+                        tried = generation
+                        continue
+                    yield self._view
+                    return
 
     def _load(self, generation: int) -> View:
         rows = self.catalogue.segments()
@@ -198,19 +233,27 @@ class Store:
             return sum(self.catalogue.delete(id) for id in wanted)  # noqa: A001
 
     def compact(self) -> None:
-        """Merge all segments into one and drop what was deleted; readers go on meanwhile."""
+        """Merge all segments into one and drop what was deleted; readers go on meanwhile.
+
+        Documents with and without token ids, saliences or half precision stay apart: nothing of theirs is lost.
+        """
         with self._writing():
             with self.view() as view:
                 old = view.segments
                 places = [(s, ordinal, id) for s in old for ordinal, id in self.catalogue.places(s.number)]  # noqa: A001
-            if len(old) == 0 or (len(old) == 1 and bool(old[0].live.all())):
+            kinds = {_kind(s.segment.vectors(0, 0)) for s in old}
+            if len(kinds) == len(old) and all(s.live.all() for s in old):
                 return
-            parts = [s.segment.vectors(ordinal, ordinal + 1) for s, ordinal, _ in places]
-            file = self._new_segment(TokenVectors.concatenate(parts)) if parts else None
+            groups: dict[Any, list[tuple[str, TokenVectors]]] = {}
+            for s, ordinal, id in places:  # noqa: A001
+                part = s.segment.vectors(ordinal, ordinal + 1)
+                groups.setdefault(_kind(part), []).append((id, part))
+            merged = [(ids, TokenVectors.concatenate(parts)) for ids, parts in (zip(*g) for g in groups.values())]
+            files = [self._new_segment(vectors) for _, vectors in merged]
             with self.catalogue.transaction():
-                if file is not None:
-                    number = self.catalogue.add_segment(file, len(parts), sum(p.n_tokens for p in parts))
-                    for ordinal, (_, _, id) in enumerate(places):  # noqa: A001
+                for file, (ids, vectors) in zip(files, merged, strict=True):
+                    number = self.catalogue.add_segment(file, len(ids), vectors.n_tokens)
+                    for ordinal, id in enumerate(ids):  # noqa: A001
                         self.catalogue.move(id, number, ordinal)
                 for segment in old:
                     self.catalogue.drop_segment(segment.number)
@@ -218,27 +261,45 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._guard:
+        with self._guard, faults_named(self.folder):
             if self._lock is None:
                 self._lock = WriterLock(self.folder)
+                self._tidy = False
+            if not self._tidy:
+                if self._leftovers():
+                    # A commit whose fsync failed may still stand in SQLite's log, unseen until a crash makes SQLite
+                    # read the log again. It may name a leftover: write over it before removing that.
+                    with self.catalogue.transaction():
+                        pass
                 self._collect_leftovers()
-            yield
+                self._tidy = True
+            try:
+                yield
+            except BaseException:
+                self._tidy = False
+                raise
 
     def _new_segment(self, vectors: TokenVectors) -> str:
         file = f"{secrets.token_hex(8)}.seg"
         try:
             write_segment(self.folder / SEGMENTS / file, vectors)
         except BaseException:
-            (self.folder / SEGMENTS / file).unlink(missing_ok=True)
+            with suppress(OSError):
+                (self.folder / SEGMENTS / file).unlink()
             raise
         return file
 
-    def _collect_leftovers(self) -> None:
-        """Remove files that no committed state names: from a crash, or forgotten by compaction."""
+    def _leftovers(self) -> list[Path]:
+        """Return files that no committed state names: from a crash, or forgotten by compaction."""
         named = {row.file for row in self.catalogue.segments()}
-        for path in (self.folder / SEGMENTS).iterdir():
-            if path.name not in named:
+        return [path for path in (self.folder / SEGMENTS).iterdir() if path.name not in named]
+
+    def _collect_leftovers(self) -> None:
+        try:
+            for path in self._leftovers():
                 path.unlink(missing_ok=True)
+        except OSError as error:  # no harm: what was to be written is, and the next writer tries again
+            _log.warning("cannot remove a leftover of the index at %s: %s", self.folder, error)
 
     # -- looking after it ------------------------------------------------------------------------------
 
@@ -246,7 +307,7 @@ class Store:
         """Return sizes and settings as a plain dictionary."""
         with self.view() as view:
             tokens = sum(int(s.segment.offsets[-1]) for s in view.segments)
-            nbytes = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+            nbytes = sum(_size(path) for path in self.folder.rglob("*"))
             return {
                 "path": str(self.folder),
                 "documents": self.catalogue.count(),
@@ -258,6 +319,17 @@ class Store:
                 "beta_d": self.beta_d,
                 "bytes": nbytes,
             }
+
+
+def _kind(vectors: TokenVectors) -> tuple[Any, ...]:
+    return vectors.values.dtype, vectors.token_ids is None, vectors.salience is None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # a writer has just removed it
+        return 0
 
 
 def _document(given: Document | str) -> Document:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,17 +16,29 @@ from weft.index.pruning import prune
 from weft.index.store import Store, View
 from weft.kernels import aligned_pairs
 from weft.search.brute import NATIVE, allowed_documents, retrieve_tokens, score_documents
+from weft.search.coded import Effort, search_coded, search_exactly
 from weft.search.imputed import score_hits
 from weft.types import Hits, Ranking, TokenVectors
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Results of one query, best first: where the documents live, and their scores."""
+    """Results of one query: where the documents live, their scores, and a bound of what was left out."""
 
     segment: NDArray[np.int64]
     ordinal: NDArray[np.int64]
     score: NDArray[np.float32]
+    rest: float = -np.inf
+
+    @staticmethod
+    def joined(parts: list[_Found]) -> _Found:
+        empty = np.zeros(0, np.int64)
+        return _Found(
+            np.concatenate([empty, *(p.segment for p in parts)]),
+            np.concatenate([empty, *(p.ordinal for p in parts)]),
+            np.concatenate([np.zeros(0, np.float32), *(p.score for p in parts)]),
+            max((p.rest for p in parts), default=-np.inf),
+        )
 
 
 class Index(Store):
@@ -51,7 +62,12 @@ class Index(Store):
         *,
         alignment: Alignment | str = "sum-of-max",
         filter: Filter | str | None = None,  # noqa: A002
+        exact: bool = False,
+        n_probe: int | None = None,
+        k_prime: int | None = None,
+        refine: int | None = None,
         beta_q: float | None = None,
+        hits: bool = True,
         threads: int = 1,
     ) -> list[Ranking]:
         """Find the k most relevant documents for each query.
@@ -65,32 +81,48 @@ class Index(Store):
             What relevance is. ``"xtr:k_prime"`` scores from retrieved tokens alone.
         filter : Filter or str, optional
             Only documents whose metadata match are looked at.
+        exact : bool
+            Look at every document: the ranking is then certified, and its margin known.
+        n_probe, k_prime, refine : int, optional
+            How hard to look in large segments: cells probed and document tokens looked at for each query token, and
+            documents scored in full. The defaults suit recall@10 around 0.98.
         beta_q : float, optional
             Search with the top β_q of the query's tokens by salience (ALIGNER §3.2).
+        hits : bool
+            Whether rankings carry the aligned token pairs.
         threads : int
             Threads for scoring.
 
         Returns
         -------
         list of Ranking
-            One for each query, all from one committed state, each with its aligned token pairs.
+            One for each query, all from one committed state.
         """
         alignment = Alignment.parse(alignment)
-        check_count(k, "k", "search")
-        check_count(threads, "threads", "search")
+        for name, value in (
+            ("k", k),
+            ("threads", threads),
+            ("n_probe", n_probe),
+            ("k_prime", k_prime),
+            ("refine", refine),
+        ):
+            if value is not None or name in ("k", "threads"):
+                check_count(value, name, "search")
         batch = self._queries(queries)
         if beta_q is not None:
             batch = prune(batch, beta_q, parameter="beta_q")
+        effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
             allowed = self._allowed(view, filter)
-            return [self._rank(view, allowed, batch[i : i + 1], k, alignment, threads) for i in range(len(batch))]
+            search = _Search(self, view, allowed, k, alignment, effort, threads)
+            return [search.rank(batch[i : i + 1], hits) for i in range(len(batch))]
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
             queries = TokenVectors.from_list([np.asarray(queries)])
         if queries.dim != self.dim:
             raise invalid("queries", "search", f"of the index's dimension, {self.dim}", queries.dim)
-        return queries
+        return queries if queries.values.dtype == np.float32 else queries.astype(np.float32)
 
     def _allowed(self, view: View, filter: Filter | str | None) -> list[NDArray[np.bool_]]:  # noqa: A002
         """Return for each segment which documents may be scored at all."""
@@ -105,66 +137,73 @@ class Index(Store):
             masks.append(mask)
         return masks
 
-    def _rank(
-        self,
-        view: View,
-        allowed: list[NDArray[np.bool_]],
-        query: TokenVectors,
-        k: int,
-        alignment: Alignment,
-        threads: int,
-    ) -> Ranking:
-        if isinstance(alignment, XTR):
-            found = self._from_tokens(view, allowed, query, alignment)
-        else:
-            found = self._from_documents(view, allowed, query, alignment, threads)
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """One call of `Index.search` over one committed state."""
+
+    index: Index
+    view: View
+    allowed: list[NDArray[np.bool_]]
+    k: int
+    alignment: Alignment
+    effort: Effort | None
+    threads: int
+
+    def rank(self, query: TokenVectors, with_hits: bool) -> Ranking:
+        found = self._from_tokens(query) if isinstance(self.alignment, XTR) else self._from_documents(query)
         # The order of equal scores is the order of arrival: segment, then ordinal.
-        order = np.argsort(-found.score, kind="stable")
-        best = order[:k]
-        ids = [self.catalogue.ids(int(found.segment[b]), [int(found.ordinal[b])])[0] for b in best]
-        margin = float(found.score[order[k - 1]] - found.score[order[k]]) if len(order) > k else None
-        hits = self._hits(view, query, found, best, alignment)
-        exact = not isinstance(alignment, XTR)
-        return Ranking(ids, found.score[best], hits, certified=exact, margin=margin if exact else None)
+        order = np.lexsort((found.ordinal, found.segment, -found.score))
+        best = order[: self.k]
+        rest = max(found.rest, float(found.score[order[self.k]]) if len(order) > self.k else -np.inf)
+        certified = rest < np.inf and not isinstance(self.alignment, XTR)
+        margin = float(found.score[best[-1]] - rest) if certified and len(best) and rest > -np.inf else None
+        hits = self._hits(query, found, best) if with_hits else None
+        return Ranking(self._ids(found, best), found.score[best], hits, certified=certified, margin=margin)
 
-    def _from_documents(
-        self, view: View, allowed: list[NDArray[np.bool_]], query: TokenVectors, alignment: Alignment, threads: int
-    ) -> _Found:
+    def _ids(self, found: _Found, best: NDArray[np.int64]) -> list[str]:
+        ids = np.empty(len(best), dtype=object)
+        for number in np.unique(found.segment[best]):
+            here = np.flatnonzero(found.segment[best] == number)
+            ids[here] = self.index.catalogue.ids(int(number), found.ordinal[best[here]])
+        return ids.tolist()
+
+    def _from_documents(self, query: TokenVectors) -> _Found:
         parts = []
-        for s, mask in zip(view.segments, allowed, strict=True):
-            ordinals, documents = allowed_documents(s.segment, mask)
-            scores = score_documents(query, documents, alignment, threads)
-            parts.append(_Found(np.full(len(ordinals), s.number), ordinals, scores))
-        return _join(parts)
+        for s, allowed in zip(self.view.segments, self.allowed, strict=True):
+            if not s.segment.coded:
+                ordinals, documents = allowed_documents(s.segment, allowed)
+                scores = score_documents(query, documents, self.alignment, self.threads)
+                parts.append(_Found(np.full(len(ordinals), s.number), ordinals, scores))
+                continue
+            if self.effort is None:
+                result = search_exactly(s.segment, query, allowed, self.k, self.alignment, self.threads)
+            else:
+                result = search_coded(s.segment, query, allowed, self.k, self.alignment, self.effort, self.threads)
+            parts.append(_Found(np.full(len(result.ordinal), s.number), result.ordinal, result.score, result.rest))
+        return _Found.joined(parts)
 
-    def _from_tokens(self, view: View, allowed: list[NDArray[np.bool_]], query: TokenVectors, alignment: XTR) -> _Found:
-        parts = [allowed_documents(s.segment, mask) for s, mask in zip(view.segments, allowed, strict=True)]
+    def _from_tokens(self, query: TokenVectors) -> _Found:
+        assert isinstance(self.alignment, XTR)
+        parts = [allowed_documents(s.segment, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
         ordinals = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
-        numbers = np.repeat([s.number for s in view.segments], [len(part[0]) for part in parts])
+        numbers = np.repeat([s.number for s in self.view.segments], [len(part[0]) for part in parts])
         if not len(ordinals):
-            return _join([])
+            return _Found.joined([])
         documents = TokenVectors.concatenate([part[1] for part in parts])
-        hits = retrieve_tokens(query[0].astype(np.float32), documents, alignment.k_prime)
+        hits = retrieve_tokens(query[0], documents, self.alignment.k_prime)
         last = hits.similarity.reshape(query.n_tokens, -1)[:, -1] if query.n_tokens else np.zeros(0, np.float32)
-        candidates, scores = score_hits(hits, last, documents.lengths, alignment)
+        candidates, scores = score_hits(hits, last, documents.lengths, self.alignment)
         return _Found(numbers[candidates], ordinals[candidates], scores)
 
-    def _hits(
-        self, view: View, query: TokenVectors, found: _Found, best: NDArray[np.int64], alignment: Alignment
-    ) -> list[Hits] | None:
-        if not isinstance(alignment, NATIVE):
+    def _hits(self, query: TokenVectors, found: _Found, best: NDArray[np.int64]) -> list[Hits] | None:
+        if not isinstance(self.alignment, NATIVE):
             return None
-        segments = {s.number: s.segment for s in view.segments}
-        documents = [
-            segments[int(found.segment[b])].vectors(int(found.ordinal[b]), int(found.ordinal[b]) + 1) for b in best
-        ]
-        return [aligned_pairs(query, document, alignment)[0] for document in documents]
-
-
-def _join(parts: list[_Found]) -> _Found:
-    empty: Any = np.zeros(0, np.int64)
-    return _Found(
-        np.concatenate([empty, *(p.segment for p in parts)]),
-        np.concatenate([empty, *(p.ordinal for p in parts)]),
-        np.concatenate([np.zeros(0, np.float32), *(p.score for p in parts)]),
-    )
+        hits: list[Hits | None] = [None] * len(best)
+        for s in self.view.segments:
+            here = np.flatnonzero(found.segment[best] == s.number)
+            if len(here):
+                documents = s.segment.select(found.ordinal[best[here]])
+                for position, pairs in zip(here, aligned_pairs(query, documents, self.alignment), strict=True):
+                    hits[position] = pairs
+        return [pairs for pairs in hits if pairs is not None]

@@ -1,0 +1,6 @@
+// The Python class of engine.hpp.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+void bind_engine(nanobind::module_& module);

@@ -1,0 +1,114 @@
+"""Searching a coded segment: probe for candidates, re-rank them in integers, refine the best under the alignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.alignment import Alignment, SumOfMax
+from weft.index.codec import TOKENS_PER_CENTROID
+from weft.index.segment import Segment
+from weft.search.brute import NATIVE, score_documents
+from weft.types import TokenVectors
+
+CELLS = 16
+CENTROIDS = 128
+CANDIDATES = 400
+WIDEST = 8
+"""Under a filter at most so many times the centroids are probed; rarer documents are scored one and all."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look. None leaves a choice to the segment."""
+
+    n_probe: int | None = None
+    """Cells probed for each query token."""
+    k_prime: int | None = None
+    """Document tokens looked at for each query token, about (XTR's k′): their centroids' lists are read."""
+    refine: int | None = None
+    """Documents scored in full."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Documents of a segment with their scores, in no order; `rest` bounds the score of all others allowed."""
+
+    ordinal: NDArray[np.int64]
+    score: NDArray[np.float32]
+    rest: float
+
+
+def search_coded(
+    segment: Segment,
+    query: TokenVectors,
+    allowed: NDArray[np.bool_],
+    k: int,
+    alignment: Alignment,
+    effort: Effort,
+    threads: int,
+) -> Scores:
+    """Return the best documents found; `rest` is +inf, for nothing is known of those that were not candidates."""
+    rotated = segment.rotate(query[0])
+    number = int(allowed.sum())
+    share = max(number, 1) / max(len(allowed), 1)
+    candidates = max(effort.refine or max(CANDIDATES, 4 * k), k)
+    centroids = -(-effort.k_prime // TOKENS_PER_CENTROID) if effort.k_prime else CENTROIDS
+    if share < 1 / WIDEST:
+        candidates = max(candidates, min(number, WIDEST * candidates))
+    widened = min(1 / share, WIDEST)
+    listed = segment.candidates(
+        rotated,
+        None if number == len(allowed) else allowed,
+        round((effort.n_probe or CELLS) * min(widened, 2)),
+        round(centroids * widened),
+        candidates,
+    )
+    plain = isinstance(alignment, SumOfMax) and not _salient(segment, query)
+    keep = 2 * k + 16 if plain else max(10 * k, 100)
+    best, _, _ = segment.rerank(rotated, listed, min(keep, len(listed)))
+    return Scores(best.astype(np.int64), refine(segment, query, rotated, best, alignment, threads), np.inf)
+
+
+def search_exactly(
+    segment: Segment, query: TokenVectors, allowed: NDArray[np.bool_], k: int, alignment: Alignment, threads: int
+) -> Scores:
+    """Return the certified best k under the stored codes, and what the best document left out can reach at most."""
+    rotated = segment.rotate(query[0])
+    listed = np.flatnonzero(allowed & (np.diff(segment.offsets) > 0)).astype(np.int32)
+    rest = -np.inf
+    if isinstance(alignment, SumOfMax) and not _salient(segment, query) and len(listed) > k:
+        # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top k.
+        order, scores, error = segment.rerank(rotated, listed, len(listed))
+        near = int(np.searchsorted(-scores, -(scores[k - 1] - 2 * error), side="right"))
+        listed = order[:near]
+        if near < len(scores):
+            z = len(rotated) if alignment.z != "one" else 1
+            rest = float(scores[near] + error) / max(z, 1)
+    return Scores(listed.astype(np.int64), refine(segment, query, rotated, listed, alignment, threads), rest)
+
+
+def refine(
+    segment: Segment,
+    query: TokenVectors,
+    rotated: NDArray[np.float32],
+    listed: NDArray[np.int32],
+    alignment: Alignment,
+    threads: int,
+) -> NDArray[np.float32]:
+    """Score documents with the unrounded query under any alignment, a few thousand at a time."""
+    parts = [np.zeros(0, np.float32)]
+    turned = TokenVectors.trusted(rotated, query.offsets, query.token_ids, query.salience)
+    for start in range(0, len(listed), 2048):
+        some = listed[start : start + 2048]
+        if isinstance(alignment, NATIVE):  # inner products are the same in the space of the codes
+            parts.append(score_documents(turned, segment.decoded(some), alignment, threads))
+        else:
+            parts.append(score_documents(query, segment.select(some.astype(np.int64)), alignment, threads))
+    return np.concatenate(parts)
+
+
+def _salient(segment: Segment, query: TokenVectors) -> bool:
+    return query.salience is not None or segment.salient
