@@ -4,6 +4,8 @@
 # System packages on a fresh Debian or Ubuntu machine:
 #   apt-get install -y python3 python3-venv python3-dev g++ make
 # (CMake and Ninja come from PyPI into the .venv.)
+# Optional, for the tests that kill writers and cut disks off (as root; otherwise they are skipped):
+#   apt-get install -y strace e2fsprogs
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,7 +17,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-light lint format bench docs clean
+.PHONY: help setup demo test test-light test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,19 +57,22 @@ $(VENV)/.docs: $(VENV)/.ready
 $(LIGHT)/.ready: $(NATIVE)
 	$(PYTHON) -m venv $(LIGHT)
 	$(LIGHT)/bin/python $(PIP) install -U "pip>=25.1"
-	$(LIGHT)/bin/python $(PIP) install $(BUILD) --group light-test
-	$(LIGHT)/bin/python $(PIP) install --no-build-isolation -Cbuild-dir=build/light -e .
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt $(BUILD) --group light-test
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/light -e .
 	@touch $@
 
 demo: $(VENV)/.demo  ## score a few sentences and print which tokens aligned
 	$(BIN)/python examples/aligned_sentences.py
 
 test: $(VENV)/.ready test-light  ## all tests: the light install without torch, then everything
-	$(BIN)/python -m pytest -n 2 $(TESTS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
 
 test-light: $(LIGHT)/.ready  ## the tests of the light install, in an environment without torch
 	$(LIGHT)/bin/python -c "import importlib.util as u; assert u.find_spec('torch') is None, 'torch is installed here'"
-	$(LIGHT)/bin/python -m pytest -m "not torch" -q
+	$(LIGHT)/bin/python -m pytest -n 2 -q -m "not torch and not slow" --ignore=tests/faults --ignore=tests/native/test_native_cpp.py
+
+test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
+	$(BIN)/python -m pytest -n 2 tests/faults
 
 lint: $(VENV)/.lint  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -80,6 +85,28 @@ format: $(VENV)/.lint  ## put the code into the house style
 
 bench: $(VENV)/.bench  ## native scoring beside NumPy, torch and maxsim-cpu; writes benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/maxsim.py --write
+
+# Peers live in their own environment. tachiom's wheel needs glibc 2.39: elsewhere name an interpreter that has it,
+# TACHIOM=/path/to/python (benchmarks/engines/README.md says how to get one).
+PEERS   := .venv-peers
+DATA    ?= build/engines
+SETS    ?= s10k s100k real
+ENGINES ?=
+TACHIOM ?= $(PEERS)/bin/python
+
+$(PEERS)/.ready:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python $(PIP) install -c constraints.txt torch numpy
+	$(PEERS)/bin/python $(PIP) install -c constraints.txt faiss-cpu maxsim-cpu "colbert-ai==0.2.22" ninja setuptools
+	-$(PEERS)/bin/python $(PIP) install --only-binary=:all: "tachiom==0.4.0"
+	@touch $@
+
+.PHONY: bench-engines
+bench-engines: $(VENV)/.demo $(PEERS)/.ready  ## our index beside other engines, hours; writes benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/engines/run.py --data $(addprefix $(DATA)/,$(SETS)) --indexes $(DATA)/indexes \
+		--results $(DATA)/results.jsonl --peers-python $(PEERS)/bin/python $(if $(ENGINES),--engines $(ENGINES)) \
+		--python tachiom=$(TACHIOM) --python tachiom64=$(TACHIOM)
+	$(BIN)/python benchmarks/engines/report.py --results $(DATA)/results.jsonl
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

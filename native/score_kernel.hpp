@@ -12,6 +12,8 @@
 // Nothing here may use the standard library's templates: see kernels.hpp.
 #pragma once
 
+#include <cmath>
+
 #include "kernels.hpp"
 #include "simd.hpp"
 
@@ -20,7 +22,7 @@ namespace weft::WEFT_LEVEL {
 constexpr int kRows = WEFT_TILE_ROWS;
 constexpr int kVectors = WEFT_TILE_VECTORS;
 constexpr int kLineBytes = 64, kLineFloats = 16;
-constexpr float kLowest = -__builtin_huge_valf();
+constexpr float kLowest = -static_cast<float>(INFINITY);
 
 // ---- The best k of each lane --------------------------------------------------------------------------
 // Three ways to remember a selection while similarities stream by. `vector` counts within the query group.

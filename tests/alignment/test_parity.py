@@ -106,6 +106,19 @@ def test_xtr_equals_brute_force(backend, name, problem, extra, fill):
     assert scores == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", [*PAIRWISE, *XTR, "da:2"])
+@given(problem=problems())
+def test_score_is_the_sum_of_the_terms_returned(name, problem):
+    Q, D, u_q, u_d, ids_q, ids_d = problem
+    query = weft.TokenVectors.from_list([Q], [ids_q], None if u_q is None else [u_q])
+    documents = weft.TokenVectors.from_list(D, ids_d, u_d)
+    terms = weft.aligned(query, documents, name)
+    total = (terms.similarity * terms.alignment).sum(axis=(-2, -1))
+    expected = np.divide(total, terms.z, out=np.zeros_like(total), where=terms.z != 0)
+    assert weft.score(query, documents, name) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert np.array_equal(weft.align(query, documents, name), terms.alignment)
+
+
 @given(problem=problems(), k_prime=st.integers(1, 12))
 def test_kth_score_imputation_bounds_the_true_score(problem, k_prime):
     Q, D, *_ = problem
@@ -170,6 +183,47 @@ def test_gradients_equal_finite_differences(name):
         return weft.score(Q, D, name, query_salience=u_q, document_salience=u_d, **inputs)
 
     assert torch.autograd.gradcheck(scores, (Q, D, u_q, u_d), atol=1e-5)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("fill", [float("nan"), float("inf")])
+def test_padding_never_reaches_a_gradient(fill):
+    torch = pytest.importorskip("torch")
+    for name in [*PAIRWISE, *XTR, "da:2"]:
+        Q = torch.randn(1, 3, 4)
+        D = torch.randn(2, 5, 4)
+        Q[0, 2], D[1, 3:] = fill, fill
+        Q.requires_grad_()
+        D.requires_grad_()
+        inputs = {
+            "query_mask": torch.tensor([[1, 1, 0]]),
+            "document_mask": torch.tensor([[1] * 5, [1, 1, 1, 0, 0]]),
+            "query_tokens": torch.zeros(1, 3, dtype=torch.int64),
+            "document_tokens": torch.zeros(2, 5, dtype=torch.int64),
+        }
+        weft.score(Q, D, name, **inputs).sum().backward()
+        assert torch.isfinite(Q.grad).all(), name
+        assert torch.isfinite(D.grad).all(), name
+        assert (Q.grad[0, 2] == 0).all(), name
+
+
+@pytest.mark.torch
+def test_torch_types_may_mix_and_halves_are_summed_in_single():
+    torch = pytest.importorskip("torch")
+    Q, D = torch.randn(3, 64), torch.randn(7, 64)
+    expected = float(weft.score(Q, D))
+    assert float(weft.score(Q.double(), D)) == pytest.approx(expected, rel=1e-5)
+    halves = weft.score(Q.half(), D.bfloat16())
+    assert halves.dtype == torch.float32
+    assert float(halves) == pytest.approx(expected, rel=2e-2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert weft.score(Q, D).dtype == torch.float32
+
+
+def test_overflowing_similarities_do_not_become_nan():
+    big = np.full((2, 2), 1e30, np.float32)
+    with np.errstate(over="ignore"):
+        assert weft.score(big, -big) == -np.inf
 
 
 @pytest.mark.torch

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.alignment import Gate, entropy_lp, salience
-from weft.alignment.salience import budget
+from weft.alignment.gates import budget
 
 VECTORS = np.array([[0.9, 0.0], [0.1, 0.0], [0.8, 0.0], [-0.5, 0.0], [0.2, 0.0]])
 W, B = np.array([1.0, 5.0]), 0.0

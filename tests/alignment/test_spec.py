@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 from weft.alignment import (
@@ -76,4 +77,16 @@ def test_names_of_the_systems_work(alias, alignment):
 
 
 def test_number_and_text_impute_are_the_same_alignment():
-    assert XTR(5, impute=0.2) == XTR(5, impute="0.2")
+    assert XTR(5, impute=0.2) == XTR(5, impute="0.2") == XTR(5, impute="0.20")
+
+
+def test_numpy_numbers_are_numbers():
+    assert str(TopK(np.int64(4))) == "top-k:4"
+    assert TopP(np.float32(0.5)) == TopP(0.5)
+    assert str(TopP(1)) == str(TopP(1.0)) == "top-p:1.0"
+
+
+def test_z_of_xtr_without_imputation():
+    assert XTR(5, impute="none", z="one").divides_by == "one"
+    assert XTR(5, impute="none").divides_by == "sum"
+    assert XTR(5).divides_by == "query"

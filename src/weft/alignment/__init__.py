@@ -2,11 +2,11 @@
 
 from weft.alignment.base import Alignment, Pairs
 from weft.alignment.differentiable import DifferentiableAlignment
-from weft.alignment.entropy_lp import entropy_lp
+from weft.alignment.gates import EntropyLPGate, Gate, HardGate, L1Gate, ReLUGate, salience
 from weft.alignment.generative import Attention, DocumentToQuery
+from weft.alignment.lp import entropy_lp
 from weft.alignment.pairwise import ExactMatch, FirstKMax, SingleVector, SumOfMax, TopK, TopP
-from weft.alignment.salience import EntropyLPGate, Gate, HardGate, L1Gate, ReLUGate, salience
-from weft.alignment.score import Aligned, align, evaluate, score
+from weft.alignment.scoring import Aligned, align, aligned, evaluate, score
 from weft.alignment.xtr import XTR, InBatchTokenRetrieval, register_imputation
 
 parse = Alignment.parse
@@ -32,6 +32,7 @@ __all__ = [
     "TopK",
     "TopP",
     "align",
+    "aligned",
     "entropy_lp",
     "evaluate",
     "parse",

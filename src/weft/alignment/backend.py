@@ -19,17 +19,34 @@ Array = Any
 def as_array(value: Any, parameter: str, owner: str) -> Array:
     """Return torch tensors as they are, and everything else as a NumPy array of real numbers."""
     if is_torch_array(value):
+        if value.dtype.is_complex:
+            raise invalid(parameter, owner, "an array of real numbers", value.dtype)
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise invalid(
+            parameter, owner, "rectangular (TokenVectors.from_list takes texts of unequal length)", value
+        ) from None
     if array.dtype.kind not in "fiub":
         raise invalid(parameter, owner, "an array of real numbers", array.dtype)
     return array
 
 
+def like(value: Any, reference: Array, parameter: str, owner: str) -> Array:
+    """Return the value as an array of the reference's kind, on its device."""
+    array = as_array(value, parameter, owner)
+    if is_torch_array(array) and not is_torch_array(reference):
+        raise invalid(parameter, owner, "of the same kind as the vectors, NumPy", "a torch tensor")
+    if is_torch_array(reference) and not is_torch_array(array):
+        return array_namespace(reference).asarray(array, device=device_of(reference))
+    return array
+
+
 def as_float(array: Array) -> Array:
-    """Widen what cannot be summed safely: integers, booleans and NumPy's float16 become float32."""
+    """Widen what cannot be summed safely: integers, booleans and half precision become float32."""
     if is_torch_array(array):
-        return array if array.dtype.is_floating_point else array.float()
+        return array if array.dtype.is_floating_point and array.dtype.itemsize >= 4 else array.float()
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
@@ -87,6 +104,7 @@ def top_mask(x: Array, k: Any, valid: Array) -> Array:
         return valid
     x = xp.where(valid, detach(x), xp.asarray(-xp.inf, dtype=x.dtype, device=device_of(x)))
     count = xp.sum(xp.astype(valid, xp.int64), axis=-1, keepdims=True)
+    k = min(k, x.shape[-1]) if isinstance(k, int) else k  # 10**30 is a k too
     k = xp.minimum(xp.asarray(k, dtype=xp.int64, device=device_of(x)), count)
     threshold = kth_largest(x, xp.clip(k, 1, x.shape[-1]))
     above = x > threshold

@@ -2,7 +2,7 @@
 
     rel(Q, D) = 1/Z · Σ_ij S_ij · A_ij        A = Ã ∘ (u_q ⊗ u_d)        (ALIGNER eq. 1-2)
 
-An `Alignment` only chooses Ã and Z. `weft.alignment.score` applies saliences and sums.
+An `Alignment` only chooses Ã and Z. `weft.alignment.scoring` applies saliences and sums.
 """
 
 from __future__ import annotations
@@ -90,12 +90,17 @@ class Alignment(Spec, ABC, family="alignment"):
         """Return the similarities that count and Ã. Only imputation changes the similarities."""
         return pairs.S, self.pairwise(pairs)
 
+    @property
+    def divides_by(self) -> str:
+        """The Z in use; `z`, unless a subclass knows better."""
+        return self.z
+
     def normaliser(self, A: Array, pairs: Pairs) -> Array:
         """Return Z, shape (B, N), for the full alignment A (saliences included)."""
         xp = pairs.xp
-        if self.z == "sum":
+        if self.divides_by == "sum":
             return xp.sum(A, axis=(-2, -1))
-        if self.z == "query":
+        if self.divides_by == "query":
             n = xp.sum(pairs.indicator(pairs.query_mask), axis=-1)  # (B,)
             return xp.broadcast_to(n[:, None], A.shape[:2])
         return xp.ones_like(xp.sum(A, axis=(-2, -1)))

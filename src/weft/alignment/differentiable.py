@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from weft.alignment.backend import Array
 from weft.alignment.base import Alignment, Pairs
-from weft.alignment.entropy_lp import GRADIENTS, entropy_lp
+from weft.alignment.lp import GRADIENTS, entropy_lp
 from weft.alignment.spec import check_count, check_positive
 from weft.errors import invalid
 
@@ -25,8 +25,8 @@ class DifferentiableAlignment(Alignment):
     z: str = "sum"
 
     def _check(self) -> None:
-        check_count(self.k, "k", type(self).__name__)
-        check_positive(self.eps, "eps", type(self).__name__)
+        self._settle(k=check_count(self.k, "k", type(self).__name__))
+        self._settle(eps=check_positive(self.eps, "eps", type(self).__name__))
         if self.gradient not in GRADIENTS:
             raise invalid("gradient", type(self).__name__, f"one of {GRADIENTS}", self.gradient)
 

@@ -29,7 +29,7 @@ class DocumentToQuery(Alignment):
     z: str = "sum"
 
     def _check(self) -> None:
-        check_positive(self.temperature, "temperature", type(self).__name__)
+        self._settle(temperature=check_positive(self.temperature, "temperature", type(self).__name__))
 
     def pairwise(self, pairs: Pairs) -> Array:
         xp = pairs.xp

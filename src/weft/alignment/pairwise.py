@@ -47,7 +47,7 @@ class FirstKMax(Alignment):
     z: str = "one"
 
     def _check(self) -> None:
-        check_count(self.k, "k", type(self).__name__)
+        self._settle(k=check_count(self.k, "k", type(self).__name__))
 
     def pairwise(self, pairs: Pairs) -> Array:
         query = first_tokens(pairs.query_mask, 1, pairs.xp)[:, None, :, None]
@@ -98,7 +98,7 @@ class TopK(Alignment):
     z: str = "sum"
 
     def _check(self) -> None:
-        check_count(self.k, "k", type(self).__name__)
+        self._settle(k=check_count(self.k, "k", type(self).__name__))
 
     def pairwise(self, pairs: Pairs) -> Array:
         return pairs.indicator(top_mask(pairs.S, self.k, pairs.valid))
@@ -114,7 +114,7 @@ class TopP(Alignment):
     z: str = "sum"
 
     def _check(self) -> None:
-        check_fraction(self.p, "p", type(self).__name__)
+        self._settle(p=check_fraction(self.p, "p", type(self).__name__))
 
     def count(self, lengths: Array) -> np.ndarray:
         """Return max(⌊p·m⌋, 1) for each document length m, as int64.

@@ -7,7 +7,8 @@ after a colon, then the fields that differ from their defaults as ``key=value``.
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
-from functools import cache
+from functools import lru_cache
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self, get_type_hints
 
 from weft.errors import invalid
@@ -47,7 +48,7 @@ class Spec:
         return cls._read(text)
 
     @classmethod
-    @cache  # searches parse the same few strings over and over
+    @lru_cache(maxsize=256)  # searches parse the same few strings over and over
     def _read(cls, text: str) -> Self:
         head, *options = text.strip().split(",")
         name, colon, first = head.partition(":")
@@ -79,6 +80,11 @@ class Spec:
                 raise invalid(cls.family, "parse", f"written with its {field.name}, as in '{name}:{field.name}'", text)
         return made(**values)
 
+    def _settle(self, **values: Any) -> None:
+        """Store checked fields: numbers of any kind become plain ones, so that equal objects print alike."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def __str__(self) -> str:
         text = self.name
         declared: tuple[Field[Any], ...] = fields(self)  # type: ignore[arg-type]
@@ -99,19 +105,22 @@ def _convert(text: str, kind: Any, parameter: str, owner: str) -> Any:
         raise invalid(parameter, owner, "a number" if kind is float else "an integer", text) from None
 
 
-def check_count(value: Any, parameter: str, owner: str) -> None:
-    """Refuse anything but an integer of at least 1 (booleans too: ``True`` is not a count)."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def check_count(value: Any, parameter: str, owner: str) -> int:
+    """Return the value as an int; refuse anything but a whole number of at least 1 (``True`` is not a count)."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise invalid(parameter, owner, "an integer >= 1", value)
+    return int(value)
 
 
-def check_fraction(value: Any, parameter: str, owner: str) -> None:
-    """Refuse anything outside (0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+def check_fraction(value: Any, parameter: str, owner: str) -> float:
+    """Return the value as a float; refuse anything outside (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
         raise invalid(parameter, owner, "a number in (0, 1]", value)
+    return float(value)
 
 
-def check_positive(value: Any, parameter: str, owner: str) -> None:
-    """Refuse anything but a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+def check_positive(value: Any, parameter: str, owner: str) -> float:
+    """Return the value as a float; refuse anything but a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
         raise invalid(parameter, owner, "a finite number > 0", value)
+    return float(value)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from array_api_compat import array_namespace
 
-from weft.alignment.backend import Array, device_of, kth_largest, top_mask
+from weft.alignment.backend import Array, device_of, kth_largest, like, top_mask
 from weft.alignment.base import Alignment, Pairs
 from weft.alignment.spec import check_count
 from weft.errors import invalid
@@ -64,7 +64,7 @@ class InBatchTokenRetrieval(Alignment):
     z: str = "sum"
 
     def _check(self) -> None:
-        check_count(self.k_train, "k_train", type(self).__name__)
+        self._settle(k_train=check_count(self.k_train, "k_train", type(self).__name__))
 
     def pairwise(self, pairs: Pairs) -> Array:
         retrieved, _ = retrieve_tokens(pairs, self.k_train)
@@ -89,8 +89,10 @@ def register_imputation(name: str, estimate: Imputation) -> None:
     >>> str(XTR(100, impute="half-kth"))
     'xtr:100,impute=half-kth'
     """
-    if name in _IMPUTATIONS or name == "none" or _as_number(name) is not None or set(name) & set(",=: "):
+    if not name or name in _IMPUTATIONS or name == "none" or _as_number(name) is not None or set(name) & set(",=: "):
         raise invalid("name", "register_imputation", "a new name, not a number, without ',', '=', ':' or spaces", name)
+    if not callable(estimate):
+        raise invalid("estimate", "register_imputation", "a function of (pairs, retrieved, last)", estimate)
     _IMPUTATIONS[name] = estimate
 
 
@@ -111,13 +113,17 @@ class XTR(Alignment):
     z: str = "query"
 
     def _check(self) -> None:
-        check_count(self.k_prime, "k_prime", type(self).__name__)
-        object.__setattr__(self, "impute", str(self.impute))  # 0.2 and "0.2" are the same alignment
-        if self.impute not in ("none", *_IMPUTATIONS) and _as_number(self.impute) is None:
+        self._settle(k_prime=check_count(self.k_prime, "k_prime", type(self).__name__))
+        number = _as_number(str(self.impute))
+        self._settle(impute=str(self.impute) if number is None else repr(number))  # 0.2, "0.20": one alignment
+        if self.impute not in ("none", *_IMPUTATIONS) and number is None:
             known = ", ".join(("none", *_IMPUTATIONS))
             raise invalid("impute", type(self).__name__, f"a finite number or one of: {known}", self.impute)
-        if self.impute == "none":
-            object.__setattr__(self, "z", "sum")
+
+    @property
+    def divides_by(self) -> str:
+        """The Z in use: without imputation "query" means the query tokens that retrieved something, ΣA (eq. 2)."""
+        return "sum" if self.impute == "none" and self.z == "query" else self.z
 
     def pairwise(self, pairs: Pairs) -> Array:
         return self.solve(pairs)[1]
@@ -130,6 +136,10 @@ class XTR(Alignment):
             return pairs.S, pairs.indicator(top_mask(pairs.S, 1, retrieved))
         number = _as_number(self.impute)
         m = xp.full_like(last, number) if number is not None else _IMPUTATIONS[self.impute](pairs, retrieved, last)
+        m = like(m, last, "impute", f"the imputation {self.impute!r}")
+        if tuple(m.shape) not in (tuple(last.shape), tuple(pairs.S.shape[:3])):
+            allowed = f"an estimate of shape {tuple(last.shape)} or {tuple(pairs.S.shape[:3])}"
+            raise invalid("impute", f"the imputation {self.impute!r}", allowed, tuple(m.shape))
         m = m[:, None, :, None] if m.ndim == 2 else m[..., None]
         imputed = xp.where(retrieved, pairs.S, xp.broadcast_to(m, pairs.S.shape))
         return imputed, pairs.indicator(top_mask(imputed, 1, pairs.valid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.alignment.backend import top_mask
-from weft.alignment.salience import budget
+from weft.alignment.gates import budget
 from weft.alignment.spec import check_fraction
 from weft.errors import invalid
 from weft.types import TokenVectors

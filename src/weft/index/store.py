@@ -248,7 +248,7 @@ class Store:
             for s, ordinal, id in places:  # noqa: A001
                 part = s.segment.vectors(ordinal, ordinal + 1)
                 groups.setdefault(_kind(part), []).append((id, part))
-            merged = [(ids, TokenVectors.concatenate(parts)) for ids, parts in (zip(*g) for g in groups.values())]
+            merged = [([id for id, _ in g], TokenVectors.concatenate([part for _, part in g])) for g in groups.values()]  # noqa: A001
             files = [self._new_segment(vectors) for _, vectors in merged]
             with self.catalogue.transaction():
                 for file, (ids, vectors) in zip(files, merged, strict=True):

@@ -17,7 +17,9 @@ CELLS = 16
 CENTROIDS = 128
 CANDIDATES = 400
 WIDEST = 8
-"""Under a filter at most so many times the centroids are probed; rarer documents are scored one and all."""
+"""Under a filter that keeps few documents, at most so many times as many centroids are probed."""
+FEW = 3200
+"""So many documents that a filter keeps are scored one and all: probing would miss too many of them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,27 @@ class Scores:
     rest: float
 
 
+def probe(
+    segment: Segment, rotated: NDArray[np.float32], allowed: NDArray[np.bool_], k: int, effort: Effort
+) -> NDArray[np.int32]:
+    """Return the documents worth scoring, best first."""
+    number = int(allowed.sum())
+    share = max(number, 1) / max(len(allowed), 1)
+    candidates = max(effort.refine or max(CANDIDATES, 4 * k), k)
+    centroids = -(-effort.k_prime // TOKENS_PER_CENTROID) if effort.k_prime else CENTROIDS
+    # A filter thins out the lists: probe deeper for what it keeps, and score a small remainder one and all.
+    widened = min(1 / share, WIDEST)
+    if share < 1 / WIDEST:
+        candidates = max(candidates, min(number, FEW))
+    return segment.candidates(
+        rotated,
+        None if number == len(allowed) else allowed,
+        round((effort.n_probe or CELLS) * min(widened, 2)),
+        round(centroids * widened),
+        candidates,
+    )
+
+
 def search_coded(
     segment: Segment,
     query: TokenVectors,
@@ -52,20 +75,7 @@ def search_coded(
 ) -> Scores:
     """Return the best documents found; `rest` is +inf, for nothing is known of those that were not candidates."""
     rotated = segment.rotate(query[0])
-    number = int(allowed.sum())
-    share = max(number, 1) / max(len(allowed), 1)
-    candidates = max(effort.refine or max(CANDIDATES, 4 * k), k)
-    centroids = -(-effort.k_prime // TOKENS_PER_CENTROID) if effort.k_prime else CENTROIDS
-    if share < 1 / WIDEST:
-        candidates = max(candidates, min(number, WIDEST * candidates))
-    widened = min(1 / share, WIDEST)
-    listed = segment.candidates(
-        rotated,
-        None if number == len(allowed) else allowed,
-        round((effort.n_probe or CELLS) * min(widened, 2)),
-        round(centroids * widened),
-        candidates,
-    )
+    listed = probe(segment, rotated, allowed, k, effort)
     plain = isinstance(alignment, SumOfMax) and not _salient(segment, query)
     keep = 2 * k + 16 if plain else max(10 * k, 100)
     best, _, _ = segment.rerank(rotated, listed, min(keep, len(listed)))
@@ -108,6 +118,15 @@ def refine(
         else:
             parts.append(score_documents(query, segment.select(some.astype(np.int64)), alignment, threads))
     return np.concatenate(parts)
+
+
+def comparable(segment: Segment, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
+    """Return query and documents in a space where their inner products are the stored ones, as cheaply as can be."""
+    if not segment.coded:
+        return query, segment.select(ordinals)
+    rotated = segment.rotate(query[0])
+    turned = TokenVectors.trusted(rotated, query.offsets, query.token_ids, query.salience)
+    return turned, segment.decoded(ordinals.astype(np.int32))
 
 
 def _salient(segment: Segment, query: TokenVectors) -> bool:

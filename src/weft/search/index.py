@@ -13,11 +13,12 @@ from weft.errors import invalid
 from weft.index.filters import Filter
 from weft.index.filters import parse as parse_filter
 from weft.index.pruning import prune
-from weft.index.store import Store, View
+from weft.index.store import LiveSegment, Store, View
 from weft.kernels import aligned_pairs
-from weft.search.brute import NATIVE, allowed_documents, retrieve_tokens, score_documents
-from weft.search.coded import Effort, search_coded, search_exactly
+from weft.search.brute import NATIVE, allowed_documents, score_documents
+from weft.search.coded import Effort, comparable, probe, search_coded, search_exactly
 from weft.search.imputed import score_hits
+from weft.search.tokens import in_parts, retrieve_tokens
 from weft.types import Hits, Ranking, TokenVectors
 
 
@@ -185,16 +186,20 @@ class _Search:
 
     def _from_tokens(self, query: TokenVectors) -> _Found:
         assert isinstance(self.alignment, XTR)
-        parts = [allowed_documents(s.segment, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
-        ordinals = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
-        numbers = np.repeat([s.number for s in self.view.segments], [len(part[0]) for part in parts])
-        if not len(ordinals):
-            return _Found.joined([])
-        documents = TokenVectors.concatenate([part[1] for part in parts])
-        hits = retrieve_tokens(query[0], documents, self.alignment.k_prime)
-        last = hits.similarity.reshape(query.n_tokens, -1)[:, -1] if query.n_tokens else np.zeros(0, np.float32)
-        candidates, scores = score_hits(hits, last, documents.lengths, self.alignment)
-        return _Found(numbers[candidates], ordinals[candidates], scores)
+        ordinals = [self._with_tokens(s, query, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
+        parts = (part for s, o in zip(self.view.segments, ordinals, strict=True) for part in in_parts(s.segment, o))
+        hits, last = retrieve_tokens(query[0], parts, self.alignment.k_prime)
+        lengths = [np.diff(s.segment.offsets)[o] for s, o in zip(self.view.segments, ordinals, strict=True)]
+        numbers = np.repeat([s.number for s in self.view.segments], [len(o) for o in ordinals]).astype(np.int64)
+        empty = np.zeros(0, np.int64)
+        candidates, scores = score_hits(hits, last, np.concatenate([empty, *lengths]), self.alignment)
+        return _Found(numbers[candidates], np.concatenate([empty, *ordinals])[candidates], scores)
+
+    def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""
+        if self.effort is None or not s.segment.coded:
+            return np.flatnonzero(allowed & (np.diff(s.segment.offsets) > 0))
+        return np.sort(probe(s.segment, s.segment.rotate(query[0]), allowed, self.k, self.effort).astype(np.int64))
 
     def _hits(self, query: TokenVectors, found: _Found, best: NDArray[np.int64]) -> list[Hits] | None:
         if not isinstance(self.alignment, NATIVE):
@@ -203,7 +208,7 @@ class _Search:
         for s in self.view.segments:
             here = np.flatnonzero(found.segment[best] == s.number)
             if len(here):
-                documents = s.segment.select(found.ordinal[best[here]])
-                for position, pairs in zip(here, aligned_pairs(query, documents, self.alignment), strict=True):
+                turned, documents = comparable(s.segment, query, found.ordinal[best[here]])
+                for position, pairs in zip(here, aligned_pairs(turned, documents, self.alignment), strict=True):
                     hits[position] = pairs
         return [pairs for pairs in hits if pairs is not None]

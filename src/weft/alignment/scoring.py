@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace, is_torch_array
 
-from weft.alignment.backend import Array, as_array, as_float, device_of
+from weft.alignment.backend import Array, as_array, as_float, like
 from weft.alignment.base import Alignment, Pairs
 from weft.errors import invalid
 from weft.types import TokenVectors
@@ -35,8 +35,10 @@ class Aligned(NamedTuple):
     def score(self) -> Array:
         """1/Z · Σ S∘A, shape (B, N); 0 where Z is 0."""
         xp = array_namespace(self.similarity)
-        total = xp.sum(self.similarity * self.alignment, axis=(-2, -1))
-        some = self.z > 0
+        # An overflowed similarity that nothing aligns with must not become NaN.
+        used = xp.where(self.alignment != 0, self.similarity, xp.zeros_like(self.similarity))
+        total = xp.sum(used * self.alignment, axis=(-2, -1))
+        some = self.z != 0
         return xp.where(some, total / xp.where(some, self.z, xp.ones_like(self.z)), xp.zeros_like(total))
 
 
@@ -52,8 +54,8 @@ def evaluate(
     """
     alignment = Alignment.parse(alignment)
     xp = pairs.xp
-    # Padding may hold anything, NaN included: no arithmetic below may meet it.
-    pairs = replace(pairs, S=xp.where(pairs.valid, pairs.S, xp.zeros_like(pairs.S)))
+    S = as_float(pairs.S)
+    pairs = replace(pairs, S=xp.where(pairs.valid, S, xp.zeros_like(S)))
     S, A = alignment.solve(pairs)
     if query_salience is not None:
         A = A * xp.where(pairs.query_mask, query_salience, xp.zeros_like(query_salience))[:, None, :, None]
@@ -62,13 +64,25 @@ def evaluate(
     return Aligned(S, A, alignment.normaliser(A, pairs))
 
 
-def score(Q: Any, D: Any, alignment: Alignment | str = "sum-of-max", **inputs: Any) -> Any:
+def score(
+    Q: Any,
+    D: Any,
+    alignment: Alignment | str = "sum-of-max",
+    *,
+    query_mask: Any = None,
+    document_mask: Any = None,
+    query_salience: Any = None,
+    document_salience: Any = None,
+    query_tokens: Any = None,
+    document_tokens: Any = None,
+    attention: Any = None,
+) -> Any:
     """Relevance rel(Q, D) = 1/Z · Σ S∘A of every query with every document.
 
     Parameters
     ----------
     Q, D : TokenVectors, or array or tensor of shape (tokens, dim) or (texts, tokens, dim)
-        One text or a batch. Both NumPy or both torch; gradients flow on torch.
+        One text or a batch. Both NumPy or both torch; gradients flow on torch. Half precision is summed in float32.
     alignment : Alignment or str
         ``"sum-of-max"``, ``"top-k:4"``, ``"top-p:0.015"``, … (`Alignment.names()`).
     query_mask, document_mask : bool arrays (texts, tokens), optional
@@ -95,12 +109,28 @@ def score(Q: Any, D: Any, alignment: Alignment | str = "sum-of-max", **inputs: A
     >>> float(score(Q, D, "top-k:2"))
     0.8
     """
-    batch = _prepare("score", Q, D, **inputs)
+    u, ids = (query_salience, document_salience), (query_tokens, document_tokens)
+    given = _Given((query_mask, document_mask), u, ids, attention)
+    batch = _prepare("score", Q, D, given)
     return batch.squeeze(batch.evaluate(alignment).score)
 
 
-def align(Q: Any, D: Any, alignment: Alignment | str = "sum-of-max", **inputs: Any) -> Any:
-    """Return the alignment matrix A that `score` sums with; same arguments.
+def align(
+    Q: Any,
+    D: Any,
+    alignment: Alignment | str = "sum-of-max",
+    *,
+    query_mask: Any = None,
+    document_mask: Any = None,
+    query_salience: Any = None,
+    document_salience: Any = None,
+    query_tokens: Any = None,
+    document_tokens: Any = None,
+    attention: Any = None,
+) -> Any:
+    """Return the alignment matrix A that `score` sums with; the same arguments.
+
+    Where an alignment imputes (XTR eq. 4), A weighs imputed similarities: `aligned` returns them too.
 
     Returns
     -------
@@ -117,8 +147,52 @@ def align(Q: Any, D: Any, alignment: Alignment | str = "sum-of-max", **inputs: A
     array([[0., 0., 1.],
            [0., 1., 0.]])
     """
-    batch = _prepare("align", Q, D, **inputs)
+    u, ids = (query_salience, document_salience), (query_tokens, document_tokens)
+    given = _Given((query_mask, document_mask), u, ids, attention)
+    batch = _prepare("align", Q, D, given)
     return batch.squeeze(batch.evaluate(alignment).alignment)
+
+
+def aligned(
+    Q: Any,
+    D: Any,
+    alignment: Alignment | str = "sum-of-max",
+    *,
+    query_mask: Any = None,
+    document_mask: Any = None,
+    query_salience: Any = None,
+    document_salience: Any = None,
+    query_tokens: Any = None,
+    document_tokens: Any = None,
+    attention: Any = None,
+) -> Aligned:
+    """Return every term of the formula, (similarity, alignment, z); the same arguments as `score`.
+
+    `similarity` is what the score sums: S, or with imputation Ŝ. So rel = Σ similarity∘alignment / z for all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> D = TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]], [[0.7, 0.3]]])
+    >>> terms = aligned(np.eye(2), D, "xtr:2")
+    >>> terms.similarity[1, :, 0].round(2).tolist()  # q₂ retrieved nothing of it: 0.5 is imputed
+    [0.7, 0.5]
+    >>> terms.score.round(2).tolist()
+    [0.75, 0.6]
+    """
+    u, ids = (query_salience, document_salience), (query_tokens, document_tokens)
+    given = _Given((query_mask, document_mask), u, ids, attention)
+    batch = _prepare("aligned", Q, D, given)
+    return Aligned(*(batch.squeeze(term) for term in batch.evaluate(alignment)))
+
+
+class _Given(NamedTuple):
+    """What came with Q and D; pairs are (of the query, of the document)."""
+
+    masks: tuple[Any, Any]
+    saliences: tuple[Any, Any]
+    tokens: tuple[Any, Any]
+    attention: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,31 +223,22 @@ class _Side:
     single: bool
 
 
-def _prepare(
-    owner: str,
-    Q: Any,
-    D: Any,
-    *,
-    query_mask: Any = None,
-    document_mask: Any = None,
-    query_salience: Any = None,
-    document_salience: Any = None,
-    query_tokens: Any = None,
-    document_tokens: Any = None,
-    attention: Any = None,
-) -> _Batch:
-    query = _side(owner, "query", "Q", Q, query_mask, query_tokens, query_salience)
-    document = _side(owner, "document", "D", D, document_mask, document_tokens, document_salience)
+def _prepare(owner: str, Q: Any, D: Any, given: _Given) -> _Batch:
+    query = _side(owner, "query", "Q", Q, given.masks[0], given.tokens[0], given.saliences[0])
+    document = _side(owner, "document", "D", D, given.masks[1], given.tokens[1], given.saliences[1])
     if is_torch_array(query.values) != is_torch_array(document.values):
         raise invalid("D", owner, "of the same kind as Q, NumPy or torch", type(D).__name__)
     if query.values.shape[-1] != document.values.shape[-1]:
         raise invalid("D", owner, f"of Q's dimension, {query.values.shape[-1]}", document.values.shape[-1])
     xp = array_namespace(query.values, document.values)
+    wide = xp.result_type(query.values, document.values)
     # (B, 1, n, dim) @ (1, N, dim, m) → (B, N, n, m)
-    S = query.values[:, None] @ xp.permute_dims(document.values, (0, 2, 1))[None]
-    if attention is not None:
-        attention = _attention(owner, attention, S, query.single, document.single)
-    pairs = Pairs(S, query.mask, document.mask, query.tokens, document.tokens, attention)
+    turned = xp.permute_dims(xp.astype(document.values, wide), (0, 2, 1))
+    S = as_float(xp.astype(query.values, wide)[:, None] @ turned[None])  # autocast may have made it half
+    pairs = Pairs(S, query.mask, document.mask, query.tokens, document.tokens)
+    if given.attention is not None:
+        attention = _attention(owner, given.attention, pairs, query.single, document.single)
+        pairs = replace(pairs, attention=attention)
     return _Batch(pairs, query.salience, document.salience, query.single, document.single)
 
 
@@ -193,17 +258,17 @@ def _side(owner: str, side: str, name: str, texts: Any, mask: Any, tokens: Any, 
     shape = tuple(values.shape[:-1])
 
     def per_token(value: Any, parameter: str) -> Array:
-        array = as_array(value, f"{side}_{parameter}", owner)
+        array = like(value, values, f"{side}_{parameter}", owner)
         if tuple(array.shape) != shape:
             raise invalid(f"{side}_{parameter}", owner, f"of shape {shape}, one entry a token", tuple(array.shape))
-        if is_torch_array(values) and not is_torch_array(array):
-            array = xp.asarray(array, device=device_of(values))
         return array[None] if single else array
 
     values = values[None] if single else values
     real = xp.ones_like(values[..., 0], dtype=xp.bool) if mask is None else xp.astype(per_token(mask, "mask"), xp.bool)
     if not bool(xp.all(xp.isfinite(values) | ~real[..., None])):
         raise invalid(name, owner, "finite (no NaN, no infinity)", "a vector with NaN or infinity")
+    # Padding may hold anything, NaN included: no arithmetic may meet it, nor may its gradient.
+    values = xp.where(real[..., None], values, xp.zeros_like(values))
     u = None
     if salience is not None:
         u = as_float(per_token(salience, "salience"))
@@ -213,15 +278,14 @@ def _side(owner: str, side: str, name: str, texts: Any, mask: Any, tokens: Any, 
     return _Side(values, real, ids, u, single)
 
 
-def _attention(owner: str, attention: Any, S: Array, single_query: bool, single_document: bool) -> Array:
-    attention = as_float(as_array(attention, "attention", owner))
-    if is_torch_array(S) and not is_torch_array(attention):
-        attention = array_namespace(S).asarray(attention, device=device_of(S))
-    B, N, n, m = S.shape
+def _attention(owner: str, attention: Any, pairs: Pairs, single_query: bool, single_document: bool) -> Array:
+    attention = as_float(like(attention, pairs.S, "attention", owner))
+    B, N, n, m = pairs.S.shape
     expected = (() if single_query else (B,)) + (() if single_document else (N,)) + (n, m)
     if tuple(attention.shape) != expected:
         raise invalid("attention", owner, f"of shape {expected}", tuple(attention.shape))
-    xp = array_namespace(attention)
-    if not bool(xp.all(xp.isfinite(attention))):
+    xp = pairs.xp
+    attention = xp.reshape(attention, (B, N, n, m))
+    if not bool(xp.all(xp.isfinite(attention) | ~pairs.valid)):
         raise invalid("attention", owner, "finite (no NaN, no infinity)", "a matrix with NaN or infinity")
-    return xp.reshape(attention, (B, N, n, m))
+    return xp.where(pairs.valid, attention, xp.zeros_like(attention))

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from weft.alignment.entropy_lp import _solve, implicit_vjp
+from weft.alignment.lp import _solve, implicit_vjp
 
 
 class ImplicitEntropyLP(torch.autograd.Function):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from weft.alignment.backend import Array, detach, device_of
+from weft.alignment.backend import Array, as_array, as_float, detach, device_of, kth_largest, like
 from weft.alignment.spec import check_count, check_positive
 from weft.errors import invalid
 
@@ -80,17 +80,32 @@ def entropy_lp(
         raise invalid("method", owner, f"one of {METHODS}", method)
     if gradient not in GRADIENTS:
         raise invalid("gradient", owner, f"one of {GRADIENTS}", gradient)
+    given = as_array(s, "s", owner)
+    s = as_float(given)  # half precision cannot tell scores apart that differ by ε
     xp = array_namespace(s)
-    k = xp.asarray(k, dtype=s.dtype, device=device_of(s))[..., None]
-    if not bool(xp.all(k >= 0)):
-        raise invalid("k", owner, ">= 0", k)
-    mask = xp.ones_like(s, dtype=xp.bool) if mask is None else xp.broadcast_to(mask, s.shape)
+    if s.ndim < 1:
+        raise invalid("s", owner, "of shape (..., tokens)", s)
+    k = xp.astype(like(k, s, "k", owner), s.dtype)
+    if not _broadcasts(tuple(k.shape), tuple(s.shape[:-1])) or not bool(xp.all(k >= 0)):
+        raise invalid("k", owner, f">= 0, a number or of shape {tuple(s.shape[:-1])}", k)
+    mask = xp.ones_like(s, dtype=xp.bool) if mask is None else xp.astype(like(mask, s, "mask", owner), xp.bool)
+    if not _broadcasts(tuple(mask.shape), tuple(s.shape)):
+        raise invalid("mask", owner, f"of shape {tuple(s.shape)}", tuple(mask.shape))
+    mask = xp.broadcast_to(mask, s.shape)
+    if not bool(xp.all(xp.isfinite(s) | ~mask)):
+        raise invalid("s", owner, "finite (no NaN, no infinity)", "scores with NaN or infinity")
     options = (eps, method, max_iterations, tolerance)
     if is_torch_array(s) and s.requires_grad and gradient == "implicit":
-        from weft.alignment.entropy_lp_torch import ImplicitEntropyLP
+        from weft.alignment.lp_torch import ImplicitEntropyLP
 
-        return ImplicitEntropyLP.apply(s, k, mask, *options)  # type: ignore[no-untyped-call]
-    return _solve(s, k, mask, *options)
+        lam = ImplicitEntropyLP.apply(s, k[..., None], mask, *options)  # type: ignore[no-untyped-call]
+    else:
+        lam = _solve(s, k[..., None], mask, *options)
+    return lam.to(given.dtype) if is_torch_array(given) and given.dtype.is_floating_point else lam
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape[::-1], to[::-1], strict=False))
 
 
 def implicit_vjp(lam: Array, upstream: Array, eps: float) -> Array:
@@ -108,7 +123,7 @@ def implicit_vjp(lam: Array, upstream: Array, eps: float) -> Array:
 
 def _solve(s: Array, k: Array, mask: Array, eps: float, method: str, max_iterations: int, tolerance: float) -> Array:
     xp = array_namespace(s)
-    if s.shape[-1] == 0:
+    if 0 in s.shape:
         return s
     count = xp.sum(xp.astype(mask, s.dtype), axis=-1, keepdims=True)
     k = xp.broadcast_to(k, count.shape)
@@ -118,9 +133,15 @@ def _solve(s: Array, k: Array, mask: Array, eps: float, method: str, max_iterati
     solved_mask = mask | trivial
     k_safe = xp.where(trivial, 0.5 * xp.ones_like(k), k)
     minus_inf = xp.asarray(-xp.inf, dtype=s.dtype, device=device_of(s))
-    s = xp.where(trivial, xp.zeros_like(s), s)
-    top = xp.max(xp.where(solved_mask, detach(s), minus_inf), axis=-1, keepdims=True)
-    x = xp.where(solved_mask, (s - top) / eps, minus_inf)
+    s = xp.where(trivial | ~solved_mask, xp.zeros_like(s), s)
+    # Centred on the k-th score: digits matter where λ is neither 0 nor 1, not at the top.
+    masked = xp.where(solved_mask, detach(s), minus_inf)
+    rank = xp.clip(xp.ceil(k_safe), 1, s.shape[-1])
+    x = xp.where(solved_mask, (s - kth_largest(masked, xp.astype(rank, xp.int64))) / eps, minus_inf)
+    if method == "exact":
+        # Whatever stands this far above the k-th is saturated, and its exact height would only cost digits.
+        room = k_safe - (rank - 1)
+        x = xp.minimum(x, xp.log(s.shape[-1] / room) + 1)
 
     if method == "exact":
         log_y = _fixed_point(x, _exact_log_y(detach(x), k_safe), k_safe)

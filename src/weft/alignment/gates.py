@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from weft.alignment.backend import Array, top_mask
-from weft.alignment.entropy_lp import entropy_lp
+from weft.alignment.backend import Array, as_array, as_float, like, top_mask
+from weft.alignment.lp import GRADIENTS, entropy_lp
 from weft.alignment.pairwise import ROUNDING
 from weft.alignment.spec import Spec, check_fraction, check_positive
 from weft.errors import invalid
@@ -48,8 +48,10 @@ class EntropyLPGate(Gate):
     gradient: str = "implicit"
 
     def __post_init__(self) -> None:
-        check_fraction(self.alpha, "alpha", type(self).__name__)
-        check_positive(self.eps, "eps", type(self).__name__)
+        self._settle(alpha=check_fraction(self.alpha, "alpha", type(self).__name__))
+        self._settle(eps=check_positive(self.eps, "eps", type(self).__name__))
+        if self.gradient not in GRADIENTS:
+            raise invalid("gradient", type(self).__name__, f"one of {GRADIENTS}", self.gradient)
 
     def __call__(self, s: Array, mask: Array) -> Array:
         return entropy_lp(s, budget(self.alpha, mask), eps=self.eps, mask=mask, gradient=self.gradient)
@@ -63,7 +65,7 @@ class HardGate(Gate):
     alpha: float
 
     def __post_init__(self) -> None:
-        check_fraction(self.alpha, "alpha", type(self).__name__)
+        self._settle(alpha=check_fraction(self.alpha, "alpha", type(self).__name__))
 
     def __call__(self, s: Array, mask: Array) -> Array:
         xp = array_namespace(s)
@@ -88,7 +90,7 @@ class L1Gate(Gate):
     coefficient: float
 
     def __post_init__(self) -> None:
-        check_positive(self.coefficient, "coefficient", type(self).__name__)
+        self._settle(coefficient=check_positive(self.coefficient, "coefficient", type(self).__name__))
 
     def __call__(self, s: Array, mask: Array) -> Array:
         return array_namespace(s).astype(mask, s.dtype)
@@ -121,16 +123,23 @@ def salience(vectors: Array, weight: Array, bias: Any, gate: Gate | str, mask: A
     >>> salience(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]), np.array([2.0, 1.0]), 0.5, "hard:0.34")
     array([2.5, 1.5, 0. ])
     """
+    owner = "salience"
+    vectors = as_float(as_array(vectors, "vectors", owner))
+    weight = as_float(like(weight, vectors, "weight", owner))
     xp = array_namespace(vectors)
+    if vectors.ndim < 2:
+        raise invalid("vectors", owner, "of shape (..., tokens, dim)", tuple(vectors.shape))
     if weight.ndim != 1 or weight.shape[0] != vectors.shape[-1]:
-        raise invalid(
-            "weight",
-            "salience",
-            f"a vector of the tokens' dimension, {vectors.shape[-1]}",
-            tuple(weight.shape),
-        )
+        raise invalid("weight", owner, f"a vector of the tokens' dimension, {vectors.shape[-1]}", tuple(weight.shape))
     if mask is None:
         mask = xp.ones_like(vectors[..., 0], dtype=xp.bool)
+    else:
+        mask = xp.astype(like(mask, vectors, "mask", owner), xp.bool)
+        if tuple(mask.shape) != tuple(vectors.shape[:-1]):
+            raise invalid("mask", owner, f"of shape {tuple(vectors.shape[:-1])}", tuple(mask.shape))
+    if not bool(xp.all(xp.isfinite(vectors) | ~mask[..., None])):
+        raise invalid("vectors", owner, "finite (no NaN, no infinity)", "a vector with NaN or infinity")
+    vectors = xp.where(mask[..., None], vectors, xp.zeros_like(vectors))
     s = vectors @ weight + bias
     s = xp.where(mask & (s > 0), s, xp.zeros_like(s))  # f = ReLU
     return Gate.parse(gate)(s, mask) * s

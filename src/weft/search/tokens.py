@@ -1,0 +1,65 @@
+"""Token retrieval (XTR eq. 3): the k′ most similar document tokens of each query token, over any number of documents.
+
+Documents come a few thousand tokens at a time, so memory is n·k′ whatever the corpus is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.index.segment import Segment
+from weft.types import Hits, TokenVectors
+
+CHUNK_TOKENS = 20_000
+
+
+def retrieve_tokens(
+    query: NDArray[np.float32], parts: Iterable[TokenVectors], k_prime: int
+) -> tuple[Hits, NDArray[np.float32]]:
+    """Return the hits, and each query token's last retrieved similarity, shape (n,).
+
+    `Hits.document` counts documents from 0 through all parts. Of equal similarities the first tokens are taken.
+
+    Examples
+    --------
+    >>> parts = [TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]]]), TokenVectors.from_list([[[0.7, 0.3]]])]
+    >>> hits, last = retrieve_tokens(np.eye(2, dtype=np.float32), parts, k_prime=2)
+    >>> hits.document.tolist(), [round(float(x), 2) for x in last]
+    ([0, 1, 0, 0], [0.7, 0.5])
+    """
+    n = len(query)
+    similarity: NDArray[Any] = np.empty((n, 0), dtype=np.float32)
+    document: NDArray[Any] = np.empty((n, 0), dtype=np.int64)
+    token: NDArray[Any] = np.empty((n, 0), dtype=np.int32)
+    base = 0
+    for part in parts:
+        # (n, kept + new): what was kept so far stands first, so that equal newcomers do not displace it.
+        similarity = np.concatenate([similarity, query @ part.values.astype(np.float32, copy=False).T], axis=1)
+        owner = np.repeat(np.arange(len(part)), part.lengths)
+        document = np.concatenate([document, np.broadcast_to(base + owner, (n, part.n_tokens))], axis=1)
+        position = (np.arange(part.n_tokens) - part.offsets[owner]).astype(np.int32)
+        token = np.concatenate([token, np.broadcast_to(position, (n, part.n_tokens))], axis=1)
+        base += len(part)
+        if similarity.shape[1] > k_prime:
+            best = np.argsort(-similarity, axis=1, kind="stable")[:, :k_prime]
+            similarity, document, token = (np.take_along_axis(a, best, axis=1) for a in (similarity, document, token))
+    order = np.argsort(-similarity, axis=1, kind="stable")
+    similarity, document, token = (np.take_along_axis(a, order, axis=1) for a in (similarity, document, token))
+    kept = similarity.shape[1]
+    hits = Hits(np.repeat(np.arange(n, dtype=np.int32), kept), document.ravel(), token.ravel(), similarity.ravel())
+    return hits, similarity[:, -1] if kept else np.zeros(n, dtype=np.float32)
+
+
+def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[TokenVectors]:
+    """Read documents of a segment a few thousand tokens at a time."""
+    tokens = np.cumsum(segment.offsets[ordinals + 1] - segment.offsets[ordinals])
+    start = 0
+    while start < len(ordinals):
+        before = tokens[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(tokens, before + CHUNK_TOKENS, side="right")))
+        yield segment.select(ordinals[start:stop])
+        start = stop

@@ -1,0 +1,242 @@
+"""Random operations on an index, the state a plain dict says they lead to, and the process that performs them.
+
+Operation i depends on the seed alone, so whoever knows how many operations were acknowledged knows what must be
+on disk: exactly the state after those, or after one more, the one in flight. Nothing else is accepted.
+"""
+
+import json
+import os
+import random
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft import Document, TokenVectors
+from weft.errors import NotAnIndexError
+from weft.index import catalogue
+from weft.index.check import check
+from weft.index.store import Store
+
+DIM = 4
+IDS = [f"d{i}" for i in range(14)] + ["später", "a b", "'; DROP TABLE documents; --", "🎈"]
+KINDS = {"add": 10, "delete": 4, "compact": 2, "reopen": 1}
+
+State = dict[str, Any]
+"""id → [text, metadata, values, token_ids, salience]: what `contents` reads from a store."""
+
+
+class Op(NamedTuple):
+    kind: str
+    documents: list[Document]
+    vectors: TokenVectors | None
+    ids: list[str]
+
+
+def operations(seed: int, kinds: Sequence[str] = ("create",)) -> Iterator[Op]:
+    """Yield operations for ever: first of the given kinds, then of random ones."""
+    rng = random.Random(seed)
+    forced = iter(kinds)
+    while True:
+        kind = next(forced, None) or rng.choices(list(KINDS), list(KINDS.values()))[0]
+        if kind == "add":
+            chosen = [rng.choice(IDS) for _ in range(rng.choice((1, 1, 2, 5)))]  # one id twice in a call is allowed
+            documents = [
+                Document(name, f"text {rng.random()} of {name}", {"n": rng.randrange(9), "in": [name, None]})
+                for name in chosen
+            ]
+            yield Op(kind, documents, _vectors(rng, len(chosen)), [])
+        else:
+            yield Op(kind, [], None, rng.sample(IDS, rng.choice((1, 3))) if kind == "delete" else [])
+
+
+def _vectors(rng: random.Random, n: int) -> TokenVectors:
+    lengths = [rng.choice((0, 1, 3, 7)) for _ in range(n)]
+    if rng.random() < 0.02:
+        lengths[0] = 6000  # more than one block of checksums, more than one page of everything
+    numbers = np.random.default_rng(rng.getrandbits(32))
+    texts = [numbers.standard_normal((m, DIM), dtype=np.float32) for m in lengths]
+    made = TokenVectors.from_list(
+        texts,
+        [numbers.integers(0, 999, m) for m in lengths] if rng.random() < 0.5 else None,
+        [numbers.random(m) for m in lengths] if rng.random() < 0.5 else None,
+    )
+    return made.astype(np.float16) if rng.random() < 0.3 else made
+
+
+# -- the model -----------------------------------------------------------------------------------------
+
+
+def apply_to_model(state: State, op: Op) -> None:
+    if op.kind == "add":
+        assert op.vectors is not None
+        for i, document in enumerate(op.documents):
+            state[document.id] = _record(document, op.vectors[i : i + 1])
+    for name in op.ids:
+        state.pop(name, None)
+
+
+def _record(document: Document, vectors: TokenVectors) -> list[Any]:
+    return [
+        document.text,
+        dict(document.metadata),
+        vectors.values.astype(np.float32).tolist(),
+        None if vectors.token_ids is None else vectors.token_ids.tolist(),
+        None if vectors.salience is None else vectors.salience.tolist(),
+    ]
+
+
+class Model:
+    """The expected states; number n is the state after n operations, None before the index was created."""
+
+    def __init__(self, seed: int, kinds: Sequence[str] = ("create",), *, without: int | None = None) -> None:
+        """Expect that operation number `without` failed, and so did nothing."""
+        self._operations = (op for i, op in enumerate(operations(seed, kinds)) if i != without)
+        self._states: list[State | None] = [None]
+
+    def __getitem__(self, n: int) -> State | None:
+        while len(self._states) <= n:
+            state = dict(self._states[-1] or {})
+            apply_to_model(state, next(self._operations))
+            self._states.append(state)
+        return self._states[n]
+
+
+# -- the store -----------------------------------------------------------------------------------------
+
+
+def apply_to_store(store: Store, op: Op) -> None:
+    if op.kind == "add":
+        assert op.vectors is not None
+        store.add(op.documents, op.vectors)
+    elif op.kind == "delete":
+        store.delete(op.ids)
+    elif op.kind == "compact":
+        store.compact()
+
+
+def contents(store: Store, ids: Iterable[str] = IDS) -> State:
+    """Read everything, in one view."""
+    with store.view():
+        found = contents_of(store, ids)
+        assert len(store) == len(found), "the number of documents is not the number of ids found"
+    return found
+
+
+def contents_of(store: Store, ids: Iterable[str]) -> State:
+    """Read some documents, in one view."""
+    found: State = {}
+    with store.view():
+        for name in ids:
+            document, vectors = store.get(name), store.vectors(name)
+            assert (document is None) == (vectors is None), f"half a document: {name}"
+            if document is not None and vectors is not None:
+                found[name] = _record(document, vectors)
+    return found
+
+
+def verify(path: Path, model: Model, first: int, last: int) -> int:
+    """Check what is left of an index after a fault, and that it can be used; return which state it is in.
+
+    Between `first` and `last` operations must be in it: all that were acknowledged, and at most the one in flight.
+    """
+    try:
+        store = Store.open(path)
+    except NotAnIndexError:
+        assert first == 0, f"the index is gone after {first} acknowledged operations"
+        return 0
+    with store:
+        report = check(store)
+        assert report.sound, report.problems
+        found = contents(store)
+        states = [n for n in range(max(first, 1), last + 1) if model[n] == found]
+        assert states, f"{_difference(model[max(first, 1)], found)} (acknowledged: {first}, begun: {last})"
+        store.add(["after the fault"], TokenVectors.from_list([np.ones((2, DIM))]))
+        report = check(store)
+        assert report.sound, report.problems
+        assert not report.leftovers, f"not collected: {report.leftovers}"
+    with Store.open(path) as store:
+        store.delete("after the fault")  # so the lock was free
+        store.compact()
+        assert check(store).sound
+        assert contents(store) == found
+    return states[0]
+
+
+def _difference(expected: State | None, found: State) -> str:
+    expected = expected or {}
+    lost = sorted(expected.keys() - found.keys())
+    extra = sorted(found.keys() - expected.keys())
+    other = sorted(name for name in expected.keys() & found.keys() if expected[name] != found[name])
+    return f"no committed state: lost {lost}, unexpected {extra}, different {other}"
+
+
+# -- the process ---------------------------------------------------------------------------------------
+
+
+def serve(channel: socket.socket, path: Path, seed: int, kinds: Sequence[str], durable: bool) -> None:
+    """Perform operations on demand. Runs in a process of its own, which may be killed at any time.
+
+    The channel is a socket because the faults are injected into the calls for files. Commands: ``run n`` performs n
+    operations and answers each with ``ack``, or with ``error`` and what was raised; ``read`` answers with the contents;
+    ``quit`` closes the index.
+    """
+    if not durable:
+        _forget_durability()
+    store: Store | None = None
+    pending = operations(seed, kinds)
+    with channel, channel.makefile("r") as commands:
+        try:
+            for command in commands:
+                verb, *numbers = command.split()
+                if verb == "quit":
+                    break
+                if verb == "read":
+                    assert store is not None
+                    _send(channel, "contents", contents(store), list(check(store).problems))
+                for op in islice(pending, int(numbers[0]) if verb == "run" else 0):
+                    try:
+                        store = _perform(store, path, op)
+                    except Exception as error:
+                        _send(channel, "error", [base.__name__ for base in type(error).__mro__], str(error))
+                    else:
+                        _send(channel, "ack")
+        finally:
+            if store is not None:
+                store.close()
+
+
+def _perform(store: Store | None, path: Path, op: Op) -> Store:
+    if op.kind in ("create", "reopen"):
+        if store is not None:
+            store.close()
+        store = Store.create(path, DIM) if op.kind == "create" else Store.open(path)
+        # The database is folded back every few pages, so that faults fall into that too.
+        store.catalogue._db.execute("PRAGMA wal_autocheckpoint = 12")
+    assert store is not None
+    apply_to_store(store, op)
+    return store
+
+
+def _send(channel: socket.socket, *message: Any) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _forget_durability() -> None:
+    """Become a writer that forgot to fsync: the tests must catch it."""
+    catalogue._connect = careless(catalogue._connect)
+    os.fsync = lambda handle: None
+
+
+def careless(connect: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Return a way to open the catalogue without ever waiting for the disk."""
+
+    def connect_carelessly(folder: Path) -> Any:
+        db = connect(folder)
+        db.execute("PRAGMA synchronous = OFF")
+        return db
+
+    return connect_carelessly

@@ -1,0 +1,176 @@
+"""Search over coded segments: near the truth by default, the truth itself with exact=True."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import Document, TokenVectors
+from weft.index import segment
+from weft.index.check import check
+from weft.search import Index
+
+DIM, N = 24, 400
+
+
+def clustered(rng, n, dim):
+    """Vectors around a few directions, as token vectors are."""
+    directions = rng.standard_normal((30, dim))
+    x = directions[rng.integers(0, 30, n)] + 0.5 * rng.standard_normal((n, dim))
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = np.random.default_rng(0)
+    documents = [clustered(rng, int(rng.integers(0, 40)), DIM) for _ in range(N)]
+    queries = [clustered(rng, int(rng.integers(1, 40)), DIM) for _ in range(20)]
+    return documents, queries
+
+
+@pytest.fixture(scope="module")
+def index(corpus, tmp_path_factory):
+    """400 documents, coded although they are few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "CODED_TOKENS", 1000)
+        with Index.create(tmp_path_factory.mktemp("coded") / "c.weft", DIM) as made:
+            documents = [Document(f"d{i}", metadata={"n": i, "rare": i % 100 == 7}) for i in range(N)]
+            made.add(documents, TokenVectors.from_list(corpus[0]))
+            yield made
+
+
+def stored(index):
+    """The vectors that the codes stand for."""
+    (live,) = index.view().__enter__().segments
+    assert live.segment.coded
+    return live.segment.vectors()
+
+
+def recall(found, scores, k):
+    truth = set(np.argsort(-scores, kind="stable")[:k].tolist())
+    return len(truth & {int(id[1:]) for id in found.ids}) / k  # noqa: A001
+
+
+def test_codes_are_close_to_the_vectors(index, corpus):
+    original = TokenVectors.from_list(corpus[0]).values
+    error = np.linalg.norm(stored(index).values - original, axis=1)
+    assert error.max() < 0.03
+
+
+@pytest.mark.parametrize("alignment", ["sum-of-max", "sum-of-max,z=query", "top-k:2", "top-p:0.1", "da:2"])
+def test_exact_is_the_truth_under_the_codes(index, corpus, alignment):
+    documents = stored(index)
+    for query in corpus[1][:6]:
+        (ranking,) = index.search(query, k=10, alignment=alignment, exact=True)
+        scores = weft.score(query, documents, alignment)
+        scores[documents.lengths == 0] = -np.inf
+        expected = np.sort(scores)[::-1][:10]
+        assert ranking.scores == pytest.approx(expected, rel=1e-3, abs=1e-4)
+        assert ranking.certified
+        assert 0 <= ranking.margin <= expected[-1] - np.sort(scores)[-11] + 1e-3
+
+
+def test_default_effort_finds_nearly_all(index, corpus):
+    documents = TokenVectors.from_list(corpus[0])
+    found = [recall(index.search(q, refine=60)[0], weft.score(q, documents), 10) for q in corpus[1]]
+    assert np.mean(found) > 0.93
+    assert not index.search(corpus[1][0], refine=60)[0].certified
+
+
+def test_more_effort_finds_more(index, corpus):
+    documents = TokenVectors.from_list(corpus[0])
+
+    def mean_recall(**effort):
+        return np.mean([recall(index.search(q, **effort)[0], weft.score(q, documents), 10) for q in corpus[1]])
+
+    little, much = mean_recall(n_probe=1, k_prime=48, refine=12), mean_recall(n_probe=20, k_prime=4000, refine=200)
+    assert little < much
+    assert much > 0.97
+
+
+def test_a_filter_does_not_cost_recall(index, corpus):
+    kept = [i for i in range(N) if i % 100 == 7 and len(corpus[0][i])]
+    documents = TokenVectors.from_list([corpus[0][i] for i in kept])
+    for query in corpus[1]:
+        (ranking,) = index.search(query, k=3, filter="rare", refine=20)
+        scores = weft.score(query, documents)
+        assert [r.id for r in ranking] == [f"d{kept[i]}" for i in np.argsort(-scores)[:3]]
+
+
+def test_hits_sum_to_the_score(index, corpus):
+    (ranking,) = index.search(corpus[1][0], k=5)
+    for result, hits in zip(ranking, ranking.hits, strict=True):
+        assert hits.similarity.sum() == pytest.approx(result.score, rel=1e-4)
+
+
+@pytest.mark.parametrize("impute", ["kth", "none", "zero"])
+def test_xtr_from_all_tokens_equals_its_definition(index, corpus, impute):
+    documents = stored(index)
+    alignment = f"xtr:200,impute={impute}"
+    (ranking,) = index.search(corpus[1][0], k=30, alignment=alignment, exact=True)
+    expected = weft.score(corpus[1][0], documents, alignment)
+    for result in ranking:
+        assert result.score == pytest.approx(float(expected[int(result.id[1:])]), rel=1e-3, abs=1e-4)
+
+
+def test_xtr_from_probed_documents_is_near(index, corpus):
+    truth = index.search(corpus[1][0], k=10, alignment="xtr:100", exact=True)[0]
+    found = index.search(corpus[1][0], k=10, alignment="xtr:100", refine=150)[0]
+    assert len({*truth.ids} & {*found.ids}) >= 8
+
+
+def test_deletes_updates_and_compaction(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    documents = TokenVectors.from_list(corpus[0])
+    with Index.create(tmp_path / "c.weft", DIM) as index:
+        index.add([f"d{i}" for i in range(N)], documents)
+        query = corpus[1][0]
+        first, second = index.search(query, k=2)[0].ids
+        index.delete(first)
+        assert index.search(query, k=1)[0].ids[0] == second
+        index.add(["new"], TokenVectors.from_list([query]))  # flat, beside the coded segment
+        assert index.search(query, k=1)[0].ids[0] == "new"
+        before = index.search(query, k=10, exact=True)[0]
+        index.compact()
+        assert index.info()["segments"] == 1
+        after = index.search(query, k=10, exact=True)[0]
+        assert after.ids == before.ids
+        assert after.scores == pytest.approx(before.scores, rel=5e-3)
+        assert check(index).sound
+
+
+def test_coding_a_decoded_vector_again_changes_nothing(index):
+    """Compaction after compaction must not wear the vectors away."""
+    from weft.index import codec
+
+    values = stored(index).values
+    rotated = values @ codec.rotation(DIM, segment.ROTATION_SEED)
+    (live,) = index.view().__enter__().segments
+    scale = live.segment._arrays.info["scale"]
+    again = codec.encode(rotated, scale)
+    assert (again != live.segment._arrays["codes"]).mean() < 1e-3
+
+
+def test_salience_weighs_the_result(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    rng = np.random.default_rng(9)
+    saliences = [rng.random(len(d)).astype(np.float32) for d in corpus[0]]
+    documents = TokenVectors.from_list(corpus[0], salience=saliences)
+    with Index.create(tmp_path / "s.weft", DIM) as index:
+        index.add([f"d{i}" for i in range(N)], documents)
+        scores = weft.score(corpus[1][0], documents)
+        (ranking,) = index.search(corpus[1][0], k=5, exact=True)
+        assert ranking.scores == pytest.approx(np.sort(scores)[::-1][:5], rel=2e-2)
+
+
+def test_damage_in_the_codes_is_never_answered_from(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    with Index.create(tmp_path / "d.weft", DIM) as index:
+        index.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
+    (file,) = (tmp_path / "d.weft" / "segments").iterdir()
+    good = file.read_bytes()
+    for position in range(2000, len(good), len(good) // 37):
+        bad = bytearray(good)
+        bad[position] ^= 4
+        file.write_bytes(bad)
+        with Index.open(tmp_path / "d.weft") as index, pytest.raises(weft.WeftError, match=r"\.seg: damaged"):
+            index.search(corpus[1][0], k=10, exact=True)
