@@ -12,18 +12,26 @@ from weft.search import Index
 DIM, N = 24, 400
 
 
-def clustered(rng, n, dim):
-    """Vectors around a few directions, as token vectors are."""
-    directions = rng.standard_normal((30, dim))
-    x = directions[rng.integers(0, 30, n)] + 0.5 * rng.standard_normal((n, dim))
-    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+def unit(x):
+    return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def topical(rng, words, n):
+    """A text of n tokens about four of the words, as token vectors are: near their word, no two alike."""
+    topic = rng.choice(len(words), 4, replace=False)
+    return unit(words[rng.choice(topic, n)] + 0.15 * rng.standard_normal((n, DIM)))
 
 
 @pytest.fixture(scope="module")
 def corpus():
     rng = np.random.default_rng(0)
-    documents = [clustered(rng, int(rng.integers(0, 40)), DIM) for _ in range(N)]
-    queries = [clustered(rng, int(rng.integers(1, 40)), DIM) for _ in range(20)]
+    words = unit(rng.standard_normal((60, DIM)))
+    documents = [topical(rng, words, int(rng.integers(0, 40))) for _ in range(N)]
+    queries = []
+    for size in rng.integers(1, 40, 20):  # each query is a disturbed copy of some document's tokens
+        source = documents[int(rng.integers(0, N))]
+        tokens = source[rng.integers(0, len(source), size)] if len(source) else words[:size]
+        queries.append(unit(tokens + 0.1 * rng.standard_normal(tokens.shape)))
     return documents, queries
 
 
@@ -83,17 +91,17 @@ def test_more_effort_finds_more(index, corpus):
         return np.mean([recall(index.search(q, **effort)[0], weft.score(q, documents), 10) for q in corpus[1]])
 
     little, much = mean_recall(n_probe=1, k_prime=48, refine=12), mean_recall(n_probe=20, k_prime=4000, refine=200)
-    assert little < much
+    assert little < much - 0.2
     assert much > 0.97
 
 
 def test_a_filter_does_not_cost_recall(index, corpus):
     kept = [i for i in range(N) if i % 100 == 7 and len(corpus[0][i])]
-    documents = TokenVectors.from_list([corpus[0][i] for i in kept])
+    documents = stored(index).select(kept)
     for query in corpus[1]:
         (ranking,) = index.search(query, k=3, filter="rare", refine=20)
         scores = weft.score(query, documents)
-        assert [r.id for r in ranking] == [f"d{kept[i]}" for i in np.argsort(-scores)[:3]]
+        assert ranking.scores == pytest.approx(np.sort(scores)[::-1][:3], rel=1e-3)
 
 
 def test_hits_sum_to_the_score(index, corpus):
@@ -133,8 +141,9 @@ def test_deletes_updates_and_compaction(corpus, tmp_path, monkeypatch):
         index.compact()
         assert index.info()["segments"] == 1
         after = index.search(query, k=10, exact=True)[0]
-        assert after.ids == before.ids
+        # Coded anew, a vector may move by a rounding: neighbours in the ranking may change places, no more.
         assert after.scores == pytest.approx(before.scores, rel=5e-3)
+        assert len({*after.ids} & {*before.ids}) >= 9
         assert check(index).sound
 
 
@@ -157,9 +166,11 @@ def test_salience_weighs_the_result(corpus, tmp_path, monkeypatch):
     documents = TokenVectors.from_list(corpus[0], salience=saliences)
     with Index.create(tmp_path / "s.weft", DIM) as index:
         index.add([f"d{i}" for i in range(N)], documents)
-        scores = weft.score(corpus[1][0], documents)
+        coded = stored(index)
+        assert np.array_equal(coded.salience, documents.salience)
+        scores = weft.score(corpus[1][0], coded)
         (ranking,) = index.search(corpus[1][0], k=5, exact=True)
-        assert ranking.scores == pytest.approx(np.sort(scores)[::-1][:5], rel=2e-2)
+        assert ranking.scores == pytest.approx(np.sort(scores)[::-1][:5], rel=1e-3)
 
 
 def test_damage_in_the_codes_is_never_answered_from(corpus, tmp_path, monkeypatch):
