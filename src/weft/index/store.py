@@ -26,6 +26,7 @@ from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, i
 from weft.index.arrays import fsync_folder
 from weft.index.catalogue import FILE, Catalogue, faults_named
 from weft.index.lock import WriterLock
+from weft.index.merging import Part, kind, merged
 from weft.index.pruning import prune
 from weft.index.segment import Segment, write_segment
 from weft.types import Document, TokenVectors
@@ -189,6 +190,10 @@ class Store:
         with self.view():
             return self.catalogue.count()
 
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        with self._guard:
+            return isinstance(id, str) and self.catalogue.place(id) is not None
+
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return the document with this id, or None."""
         with self._guard:
@@ -240,24 +245,28 @@ class Store:
         with self._writing():
             with self.view() as view:
                 old = view.segments
-                places = [(s, ordinal, id) for s in old for ordinal, id in self.catalogue.places(s.number)]  # noqa: A001
-            kinds = {_kind(s.segment.vectors(0, 0)) for s in old}
-            if len(kinds) == len(old) and all(s.live.all() for s in old):
+                ids = {s.number: self.catalogue.places(s.number) for s in old}
+            groups: dict[Any, list[LiveSegment]] = {}
+            for s in old:
+                groups.setdefault(kind(s.segment), []).append(s)
+            if len(groups) == len(old) and all(s.live.all() for s in old):
                 return
-            groups: dict[Any, list[tuple[str, TokenVectors]]] = {}
-            for s, ordinal, id in places:  # noqa: A001
-                part = s.segment.vectors(ordinal, ordinal + 1)
-                groups.setdefault(_kind(part), []).append((id, part))
-            merged = [([id for id, _ in g], TokenVectors.concatenate([part for _, part in g])) for g in groups.values()]  # noqa: A001
-            files = [self._new_segment(vectors) for _, vectors in merged]
+            made = [(self._merge(group, ids), group) for group in groups.values() if any(ids[s.number] for s in group)]
             with self.catalogue.transaction():
-                for file, (ids, vectors) in zip(files, merged, strict=True):
-                    number = self.catalogue.add_segment(file, len(ids), vectors.n_tokens)
-                    for ordinal, id in enumerate(ids):  # noqa: A001
+                for (file, documents, tokens), group in made:
+                    number = self.catalogue.add_segment(file, documents, tokens)
+                    moved = (id for s in group for _, id in ids[s.number])  # noqa: A001
+                    for ordinal, id in enumerate(moved):  # noqa: A001
                         self.catalogue.move(id, number, ordinal)
-                for segment in old:
-                    self.catalogue.drop_segment(segment.number)
+                for s in old:
+                    self.catalogue.drop_segment(s.number)
             self._collect_leftovers()
+
+    def _merge(self, group: list[LiveSegment], ids: dict[int, list[tuple[int, str]]]) -> tuple[str, int, int]:
+        """Write the live documents of some segments as one; return its file, documents and tokens."""
+        parts = [Part(s.segment, np.array([ordinal for ordinal, _ in ids[s.number]], dtype=np.int64)) for s in group]
+        with merged(parts, self.folder / SEGMENTS) as vectors:
+            return self._new_segment(vectors), len(vectors), vectors.n_tokens
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -319,10 +328,6 @@ class Store:
                 "beta_d": self.beta_d,
                 "bytes": nbytes,
             }
-
-
-def _kind(vectors: TokenVectors) -> tuple[Any, ...]:
-    return vectors.values.dtype, vectors.token_ids is None, vectors.salience is None
 
 
 def _size(path: Path) -> int:

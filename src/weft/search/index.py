@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,16 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from weft.alignment import XTR, Alignment
 from weft.alignment.spec import check_count
 from weft.errors import invalid
+from weft.index.building import build
+from weft.index.check import Report, check
 from weft.index.filters import Filter
 from weft.index.filters import parse as parse_filter
+from weft.index.merging import in_parts
 from weft.index.pruning import prune
 from weft.index.store import LiveSegment, Store, View
 from weft.kernels import aligned_pairs
 from weft.search.brute import NATIVE, allowed_documents, score_documents
 from weft.search.coded import Effort, comparable, probe, search_coded, search_exactly
 from weft.search.imputed import score_hits
-from weft.search.tokens import in_parts, retrieve_tokens
-from weft.types import Hits, Ranking, TokenVectors
+from weft.search.tokens import retrieve_tokens
+from weft.types import Document, Hits, Ranking, TokenVectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,22 @@ class Index(Store):
     ...     [(result.id, round(result.score, 2)) for result in ranking]
     [('north', 0.8), ('east', 0.6)]
     """
+
+    def build(
+        self,
+        stream: Iterable[tuple[Document | str, ArrayLike]],
+        *,
+        total: int | None = None,
+        progress: bool | None = None,
+    ) -> int:
+        """Add documents from a stream and compact: see `weft.index.building`. Return how many were new."""
+        added = build(self, stream, total=total, progress=progress)
+        self.compact()
+        return added
+
+    def check(self) -> Report:
+        """Verify every checksum and every cross-reference."""
+        return check(self)
 
     def search(
         self,

@@ -5,16 +5,13 @@ Documents come a few thousand tokens at a time, so memory is n·k′ whatever th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.index.segment import Segment
 from weft.types import Hits, TokenVectors
-
-CHUNK_TOKENS = 20_000
 
 
 def retrieve_tokens(
@@ -52,14 +49,3 @@ def retrieve_tokens(
     kept = similarity.shape[1]
     hits = Hits(np.repeat(np.arange(n, dtype=np.int32), kept), document.ravel(), token.ravel(), similarity.ravel())
     return hits, similarity[:, -1] if kept else np.zeros(n, dtype=np.float32)
-
-
-def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[TokenVectors]:
-    """Read documents of a segment a few thousand tokens at a time."""
-    tokens = np.cumsum(segment.offsets[ordinals + 1] - segment.offsets[ordinals])
-    start = 0
-    while start < len(ordinals):
-        before = tokens[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(tokens, before + CHUNK_TOKENS, side="right")))
-        yield segment.select(ordinals[start:stop])
-        start = stop
