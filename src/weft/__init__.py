@@ -8,6 +8,7 @@ from importlib.metadata import version as _version
 from weft.alignment import Alignment, align, aligned, score
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
+from weft.search import Index
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
 __version__ = _version("weft")
@@ -16,6 +17,7 @@ __all__ = [
     "Alignment",
     "Document",
     "Hits",
+    "Index",
     "InvalidParameterError",
     "MissingExtraError",
     "Ranking",
