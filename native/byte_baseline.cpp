@@ -1,4 +1,5 @@
 // The byte kernels in plain C++, for machines without AVX2: loops the compiler can vectorise by itself.
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -62,11 +63,21 @@ void raise(uint8_t* rows, const int32_t* listed, int64_t count, const uint8_t* r
     }
 }
 
-void add_sums(const uint8_t* rows, int64_t count, uint32_t* sums) {
+void drain_sums(uint8_t* rows, int64_t count, uint32_t* sums) {
     for (int64_t r = 0; r < count; ++r) {
         uint32_t sum = 0;
         for (int i = 0; i < kPage; ++i) sum += rows[r * kPage + i];
         sums[r] += sum;
+    }
+    std::memset(rows, 0, static_cast<size_t>(count) * kPage);
+}
+
+void expand(const uint8_t* packed, int bits, const int8_t* levels, const uint8_t* centroid, int64_t dim, uint8_t* out) {
+    const int bytes = 4 * bits, mask = (1 << bits) - 1;
+    for (int64_t x = 0; x < dim; ++x) {
+        const int j = static_cast<int>(x % kGroup);
+        const int value = centroid[x] + levels[packed[x / kGroup * bytes + j % bytes] >> (j / bytes * bits) & mask];
+        out[x] = static_cast<uint8_t>(value < 0 ? 0 : value > 255 ? 255 : value);
     }
 }
 
@@ -75,4 +86,4 @@ void add_sums(const uint8_t* rows, int64_t count, uint32_t* sums) {
 
 const weft::ByteKernels weft::kBaselineBytes = {
     weft::baseline_bytes::maxima, weft::baseline_bytes::similarities, weft::baseline_bytes::block_similarities,
-    weft::baseline_bytes::raise,  weft::baseline_bytes::add_sums};
+    weft::baseline_bytes::raise,  weft::baseline_bytes::drain_sums, weft::baseline_bytes::expand};

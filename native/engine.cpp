@@ -1,23 +1,13 @@
+// Probing: from query tokens over cells and centroids to the documents worth scoring.
 #include "engine.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <functional>
-#include <utility>
+
+#include "byte_query.hpp"
 
 namespace weft {
 namespace {
-
-constexpr int64_t kQueryLimit = 63;  // |coded query coordinate|: a pair of products then fits 16 bits
-
-// The largest query norm, in coded units, that keeps dot() within 16 bits: codes have a norm of at most
-// kCodeNorm + √dim/2 (rounding), and the query adds its own rounding.
-constexpr double kCodeNorm = 290;  // index/codec.py scales the longest stored vector to this
-double query_norm(int64_t dim) {
-    const double rounding = std::sqrt(static_cast<double>(dim)) / 2;
-    return 32767 / (kCodeNorm + rounding) - rounding;
-}
 
 // The largest value that at least `wanted` entries of a histogram reach.
 int threshold(const uint32_t* histogram, int64_t wanted) {
@@ -38,20 +28,25 @@ struct Visit {  // query token → cell, with its centroids' similarities from `
 class Prober {
 public:
     // Adds to sums[d] what document d's rows come to.
-    void run(const ByteKernels& kernels, const EngineData& data, const Probe& probe, const QueryPage& page, int tokens,
-             uint32_t* sums) {
+    void run(const ByteKernels& kernels, const EngineData& data, const Probe& probe, const QueryPage& page, uint32_t* sums) {
         kernels_ = kernels;
         data_ = data;
         probe_ = probe;
+        if (!clean_) {  // the last run ended early, out of memory
+            slots_.clear();
+            rows_.clear();
+        }
+        clean_ = false;
         if (slots_.size() < static_cast<size_t>(data.cell_starts[data.cells]))
             slots_.resize(static_cast<size_t>(data.cell_starts[data.cells]), -1);
-        rows_.assign(static_cast<size_t>(data.documents) * kPage, 0);
-        visit_cells(page, tokens);
-        score_centroids(page, tokens);
-        choose_centroids(tokens);
+        if (rows_.size() < static_cast<size_t>(data.documents) * kPage) rows_.resize(static_cast<size_t>(data.documents) * kPage, 0);
+        visit_cells(page, page.lanes);
+        score_centroids(page, page.lanes);
+        choose_centroids(page.lanes);
         raise_documents(rows_.data());
-        kernels.add_sums(rows_.data(), data.documents, sums);
+        kernels.drain_sums(rows_.data(), data.documents, sums);
         for (const int32_t centroid : touched_) slots_[centroid] = -1;
+        clean_ = true;
     }
 
 private:
@@ -62,8 +57,8 @@ private:
         for (int64_t c = 0; c < data_.cells; ++c)
             for (int i = 0; i < tokens; ++i) ++histograms_[i * 256 + cell_rows_[c * kPage + i]];
         uint8_t least[kPage];
-        for (int i = 0; i < tokens; ++i)
-            least[i] = static_cast<uint8_t>(threshold(&histograms_[i * 256], std::min(probe_.cells, data_.cells)));
+        for (int i = 0; i < tokens; ++i)  // at least 1: a token near nothing, or zero, must not visit everything
+            least[i] = static_cast<uint8_t>(std::max(1, threshold(&histograms_[i * 256], probe_.cells)));
 
         // Cell by cell, so that a cell's centroids are read once for all the tokens that want them.
         visits_.clear();
@@ -84,7 +79,7 @@ private:
         for (const Visit& visit : visits_) {
             const int64_t first = data_.cell_blocks[visit.cell], last = data_.cell_blocks[visit.cell + 1];
             kernels_.block_similarities(data_.centroid_codes + first * kBlock * data_.dim, last - first, page, visit.token,
-                                        &values_[visit.token * stride_ + visit.start]);
+                                        values_.data() + visit.token * stride_ + visit.start);
         }
     }
 
@@ -101,7 +96,7 @@ private:
         excess_.clear();
         for (const Visit& visit : visits_) {
             const int32_t first = data_.cell_starts[visit.cell], count = data_.cell_starts[visit.cell + 1] - first;
-            const uint8_t* value = &values_[visit.token * stride_ + visit.start];
+            const uint8_t* value = values_.data() + visit.token * stride_ + visit.start;
             for (int32_t c = 0; c < count; ++c) {
                 if (value[c] <= imputed[visit.token]) continue;
                 int32_t& slot = slots_[first + c];
@@ -118,20 +113,46 @@ private:
 
     void raise_documents(uint8_t* rows) {
         constexpr size_t kListAhead = 24, kRowsAhead = 3;  // far enough for memory to answer, near enough to stay cached
-        for (size_t t = 0; t < touched_.size(); ++t) {
-            if (t + kListAhead < touched_.size()) __builtin_prefetch(list(touched_[t + kListAhead]));
-            if (t + kRowsAhead < touched_.size()) {
-                const int32_t next = touched_[t + kRowsAhead];
-                const int64_t some = std::min<int64_t>(48, list_length(next));
-                for (int64_t l = 0; l < some; ++l) __builtin_prefetch(rows + int64_t{list(next)[l]} * kPage, 1);
+        const size_t count = touched_.size();
+        List lists[kRowsAhead + 1];
+        for (size_t t = 0; t < count + kRowsAhead; ++t) {
+            if (t + kListAhead < count) prefetch_list(touched_[t + kListAhead]);
+            if (t < count) {
+                const List& next = lists[t % (kRowsAhead + 1)] = list(touched_[t], t % (kRowsAhead + 1));
+                for (int64_t l = 0; l < std::min<int64_t>(48, next.length); ++l)
+                    __builtin_prefetch(rows + int64_t{next.documents[l]} * kPage, 1);
             }
-            kernels_.raise(rows, list(touched_[t]), list_length(touched_[t]), &excess_[t * kPage]);
+            if (t < kRowsAhead) continue;
+            const List& now = lists[(t - kRowsAhead) % (kRowsAhead + 1)];
+            kernels_.raise(rows, now.documents, now.length, &excess_[(t - kRowsAhead) * kPage]);
         }
     }
 
-    const int32_t* list(int32_t centroid) const { return data_.lists + data_.list_starts[centroid]; }
-    int64_t list_length(int32_t centroid) const {
-        return data_.list_starts[centroid + 1] - data_.list_starts[centroid];
+    struct List {
+        const int32_t* documents;
+        int64_t length;
+    };
+
+    List list(int32_t centroid, size_t buffer) {
+        const int64_t first = data_.list_starts[centroid], length = data_.list_starts[centroid + 1] - first;
+        if (data_.steps == nullptr) return {data_.lists + first, length};
+        std::vector<int32_t>& documents = unpacked_[buffer];
+        if (documents.size() < static_cast<size_t>(length)) documents.resize(static_cast<size_t>(length));
+        int32_t* out = documents.data();
+        int32_t at = -1;
+        for (int64_t l = 0; l < length; ++l) {
+            const int32_t step = data_.steps[first + l];
+            at += step != 0 ? step : 65535;
+            *out = at;
+            out += step != 0;
+        }
+        return {documents.data(), out - documents.data()};
+    }
+
+    void prefetch_list(int32_t centroid) const {
+        const int64_t first = data_.list_starts[centroid];
+        if (data_.steps != nullptr) __builtin_prefetch(data_.steps + first);
+        else __builtin_prefetch(data_.lists + first);
     }
 
     ByteKernels kernels_{};
@@ -144,21 +165,22 @@ private:
     int64_t stride_ = 0;
     std::vector<int32_t> slots_;    // centroid → its row in excess_, or -1
     std::vector<int32_t> touched_;  // slot → centroid
+    std::vector<int32_t> unpacked_[4];
+    bool clean_ = true;             // slots_ all −1, rows_ all 0
 };
-
-int tokens_of_page(int64_t tokens, int64_t page) {
-    return static_cast<int>(std::min<int64_t>(kPage, tokens - page * kPage));
-}
 
 bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
 }
 
-// The eligible documents with the largest sums, best first, ties by document.
-std::vector<int32_t> largest(const EngineData& data, const uint8_t* allowed, const std::vector<uint32_t>& sums, int64_t wanted) {
+// The eligible documents with the largest sums, best first, ties by document. Sums of documents not allowed become 0.
+std::vector<int32_t> largest(const EngineData& data, const uint8_t* allowed, std::vector<uint32_t>& sums, int64_t wanted) {
+    if (allowed != nullptr)
+        for (int64_t d = 0; d < data.documents; ++d) sums[d] = allowed[d] != 0 ? sums[d] : 0;
+    // Documents without tokens are in no list: they have sum 0, which is counted but never needed. `eligible` reads more
+    // memory than the sums themselves, and is asked only of the few that reach `least`.
     std::vector<uint32_t> histogram(*std::max_element(sums.begin(), sums.end()) + size_t{1}, 0);
-    for (int64_t d = 0; d < data.documents; ++d)
-        if (eligible(data, allowed, d)) ++histogram[sums[d]];
+    for (const uint32_t sum : sums) ++histogram[sum];
     int64_t seen = 0;
     uint32_t least = static_cast<uint32_t>(histogram.size());
     while (least > 0 && seen < wanted) seen += histogram[--least];
@@ -173,116 +195,21 @@ std::vector<int32_t> largest(const EngineData& data, const uint8_t* allowed, con
 
 }  // namespace
 
-ByteQuery::ByteQuery(const float* values, int64_t tokens, int64_t dim, bool common)
-    : tokens_(tokens), inverse_(static_cast<size_t>(tokens)) {
-    const int64_t pages = (tokens + kPage - 1) / kPage;
-    panels_.assign(static_cast<size_t>(pages * kPage * dim), 0);
-    rows_.assign(static_cast<size_t>(pages * kPage * dim), 0);
-    biases_.assign(static_cast<size_t>(pages * kPage * 2), 0);
-    std::vector<double> norms(static_cast<size_t>(tokens)), tops(static_cast<size_t>(tokens));
-    for (int64_t t = 0; t < tokens; ++t) {
-        for (int64_t x = 0; x < dim; ++x) {
-            const double value = values[t * dim + x];
-            norms[t] += value * value;
-            tops[t] = std::max(tops[t], std::fabs(value));
-        }
-        norms[t] = std::sqrt(norms[t]);
-    }
-    const double longest = tokens ? *std::max_element(norms.begin(), norms.end()) : 0;
-    for (int64_t t = 0; t < tokens; ++t) {
-        // With the common scale a rare large coordinate is cut at ±63: only the probing is touched by it.
-        const double norm = common ? longest : norms[t];
-        double scale = norm > 0 ? query_norm(dim) / norm : 1;
-        if (!common && tops[t] > 0) scale = std::min(scale, kQueryLimit / tops[t]);
-        inverse_[t] = static_cast<float>(1 / scale);
-        const int64_t page = t / kPage, lane = t % kPage;
-        int32_t halves[2] = {0, 0};
-        double squared = 0;
-        for (int64_t x = 0; x < dim; ++x) {
-            const int64_t rounded = std::lrint(values[t * dim + x] * scale);
-            const auto code = static_cast<int8_t>(std::clamp<int64_t>(rounded, -kQueryLimit, kQueryLimit));
-            panels_[page * kPage * dim + (x / 4 * kPage + lane) * 4 + x % 4] = code;
-            rows_[(page * kPage + lane) * dim + x] = code;
-            halves[x % 4 / 2] += code;
-            const double lost = values[t * dim + x] - code / scale;
-            squared += lost * lost;
-        }
-        rounding_ += std::sqrt(squared);
-        for (int half = 0; half < 2; ++half)  // modulo 2^16: the sum it goes into is too
-            biases_[(page * kPage + lane) * 2 + half] = static_cast<int16_t>(static_cast<uint16_t>(-128 * halves[half]));
-    }
-    for (int64_t p = 0; p < pages; ++p)
-        pages_.push_back({&panels_[p * kPage * dim], &biases_[p * kPage * 2], &rows_[p * kPage * dim], dim});
-}
-
 std::vector<int32_t> find_candidates(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
                                      const uint8_t* allowed, const Probe& probe) {
-    int64_t number = 0;
-    for (int64_t d = 0; d < data.documents; ++d) number += eligible(data, allowed, d);
+    int64_t number = data.filled;
+    if (allowed != nullptr) {
+        number = 0;
+        for (int64_t d = 0; d < data.documents; ++d) number += eligible(data, allowed, d);
+    }
     std::vector<uint32_t> sums(static_cast<size_t>(data.documents), 0);
-    if (number > probe.candidates && tokens > 0) {
+    if (number > probe.candidates && probe.candidates > 0 && tokens > 0) {
         static thread_local Prober prober;
-        const ByteQuery bytes(query, tokens, data.dim, true);
-        for (int64_t p = 0; p < bytes.pages(); ++p)
-            prober.run(kernels, data, probe, bytes.page(p), tokens_of_page(tokens, p), sums.data());
+        const ByteQuery bytes(query, tokens, data.dim, data.norm, true);
+        for (int64_t p = 0; p < bytes.pages(); ++p) prober.run(kernels, data, probe, bytes.page(p), sums.data());
     }
-    if (sums.empty()) return {};
+    if (number == 0 || probe.candidates <= 0) return {};
     return largest(data, allowed, sums, probe.candidates);
-}
-
-Reranked rerank(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
-                           const int32_t* listed, int64_t count, const Rerank& settings) {
-    const ByteQuery bytes(query, tokens, data.dim, false);
-    const auto better = [](const Scored& a, const Scored& b) {
-        return a.score != b.score ? a.score > b.score : a.document < b.document;
-    };
-    std::vector<Scored> scored;
-    scored.reserve(static_cast<size_t>(count));
-    std::vector<float> best;  // a heap of the best `keep` scores, the least on top
-    int64_t useless = 0;
-    for (int64_t c = 0; c < count; ++c) {
-        if (settings.patience > 0 && useless >= settings.patience) break;
-        if (c + 1 < count)
-            for (int64_t at = data.offsets[listed[c + 1]] * data.dim; at < data.offsets[listed[c + 1] + 1] * data.dim; at += 64)
-                __builtin_prefetch(data.codes + at);
-        const int64_t first = data.offsets[listed[c]], length = data.offsets[listed[c] + 1] - first;
-        float score = 0;
-        for (int64_t p = 0; p < bytes.pages() && length > 0; ++p) {
-            alignas(32) int32_t maxima[kPage];
-            kernels.maxima(data.codes + first * data.dim, length, bytes.page(p), maxima);
-            for (int i = 0; i < tokens_of_page(tokens, p); ++i)
-                score += static_cast<float>(maxima[i]) * bytes.inverse_scale(p * kPage + i);
-        }
-        score /= data.scale;
-        scored.push_back({listed[c], score});
-        const bool room = static_cast<int64_t>(best.size()) < settings.keep;
-        if (room || score > best.front()) {
-            useless = 0;
-            if (!room) {
-                std::pop_heap(best.begin(), best.end(), std::greater<float>());
-                best.pop_back();
-            }
-            best.push_back(score);
-            std::push_heap(best.begin(), best.end(), std::greater<float>());
-        } else {
-            ++useless;
-        }
-    }
-    const auto kept = static_cast<ptrdiff_t>(std::min<int64_t>(settings.keep, static_cast<int64_t>(scored.size())));
-    std::partial_sort(scored.begin(), scored.begin() + kept, scored.end(), better);
-    scored.resize(static_cast<size_t>(kept));
-    // |max_j q·x_j − max_j q̂·x_j| ≤ |q − q̂| · max|x|; the last factor leaves room for the summation in floats.
-    const double longest = (kCodeNorm + std::sqrt(static_cast<double>(data.dim)) / 2) / data.scale;
-    return {std::move(scored), static_cast<float>(bytes.rounding() * longest * 1.0001 + 1e-5)};
-}
-
-void decode(const EngineData& data, const int32_t* listed, int64_t count, float* out) {
-    const float inverse = 1 / data.scale;
-    for (int64_t c = 0; c < count; ++c) {
-        const uint8_t* from = data.codes + data.offsets[listed[c]] * data.dim;
-        const uint8_t* end = data.codes + data.offsets[listed[c] + 1] * data.dim;
-        for (; from < end; ++from) *out++ = static_cast<float>(*from - 128) * inverse;
-    }
 }
 
 }  // namespace weft

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "byte_kernels.hpp"
-#include "kernels.hpp"
 
 namespace weft {
 
@@ -20,40 +19,28 @@ namespace weft {
 struct EngineData {
     int64_t dim;                 // of the codes, a multiple of 4
     int64_t documents;
+    int64_t filled;              // documents with tokens
     const int64_t* offsets;      // (documents + 1)
-    const uint8_t* codes;        // (tokens, dim): 128 + round(x · scale)
+    int bits;                    // per coordinate: 8, or 4 or 2 for residuals
+    const uint8_t* codes;        // (tokens, dim): 128 + round(x · scale); or (tokens, packed_width(dim, bits))
     float scale;
+    double norm;                 // no coded vector, decoded, is longer, in units of 1 / scale
     int64_t cells;
     const uint8_t* cell_codes;   // (cells, dim)
     const int32_t* cell_starts;  // (cells + 1): the centroids of a cell
     const int32_t* cell_blocks;  // (cells + 1): its blocks of 8 in centroid_codes
     const uint8_t* centroid_codes;
     const int64_t* list_starts;  // (centroids + 1)
-    const int32_t* lists;        // documents of a centroid, ascending
+    const int32_t* lists;        // documents of a centroid, ascending; or null and
+    const uint16_t* steps;       // from one listed document to the next, beginning at −1; 0: 65535 on, and none there
+    // With residuals only:
+    int64_t centroids;
+    const uint8_t* centroid_rows;    // (centroids, dim): the same codes as centroid_codes
+    const int8_t* levels;            // (kTables, kLevels)
+    const uint8_t* token_centroids;  // (tokens, 3): 22 bits of centroid, 2 of the table of levels; low byte first
 };
-
-// A query rounded to bytes, in pages of 32 tokens.
-class ByteQuery {
-public:
-    // One scale for all tokens (`common`), so that similarities of different tokens can be added as bytes, or the best
-    // scale of each token.
-    ByteQuery(const float* values, int64_t tokens, int64_t dim, bool common);
-
-    int64_t tokens() const { return tokens_; }
-    int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
-    const QueryPage& page(int64_t p) const { return pages_[static_cast<size_t>(p)]; }
-    float inverse_scale(int64_t token) const { return inverse_[static_cast<size_t>(token)]; }
-    // Σ over the tokens of |q − q̂|, what rounding did to the query
-    double rounding() const { return rounding_; }
-
-private:
-    int64_t tokens_;
-    double rounding_ = 0;
-    std::vector<int8_t> panels_, rows_;
-    std::vector<int16_t> biases_;
-    std::vector<float> inverse_;
-    std::vector<QueryPage> pages_;
-};
+constexpr int kTables = 4;
+constexpr int kCentroidBits = 22;
 
 struct Probe {
     int64_t cells;       // probed per query token
@@ -79,12 +66,13 @@ struct Scored {
 // Integer sum-of-max of the listed documents, in the order given; the best `keep`, best first.
 struct Reranked {
     std::vector<Scored> documents;
-    float error;  // no score differs by more from sum-of-max of the unrounded query with the same codes
+    float error;  // no score differs by more from sum-of-max of the unrounded query with the same codes, be that computed
+                  // exactly or in single precision
 };
-Reranked rerank(const ByteKernels&, const EngineData&, const float* query, int64_t tokens,
-                           const int32_t* listed, int64_t count, const Rerank&);
+Reranked rerank(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed,
+                int64_t count, const Rerank&);
 
 // The vectors behind the codes: (token of the listed documents, dim) floats.
-void decode(const EngineData&, const int32_t* listed, int64_t count, float* out);
+void decode(const ByteKernels&, const EngineData&, const int32_t* listed, int64_t count, float* out);
 
 }  // namespace weft

@@ -4,10 +4,13 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "byte_query.hpp"
 #include "cpu.hpp"
 #include "engine.hpp"
 
@@ -18,6 +21,8 @@ namespace {
 
 template <class T, int Dimensions>
 using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+constexpr double kCodeNorm = 290;  // index/codec.py scales the longest stored vector to this; rounding adds √dim/2
 
 void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);
@@ -40,47 +45,42 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(const std::vector<T>& values) {
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned.release(), {values.size()}, owner);
 }
 
+using Listing = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Optional = std::optional<T>;
+
 class Engine {
 public:
     Engine(Input<int64_t, 1> offsets, Input<uint8_t, 2> codes, float scale, Input<uint8_t, 2> cell_codes,
            Input<int32_t, 1> cell_starts, Input<int32_t, 1> cell_blocks, Input<uint8_t, 1> centroid_codes,
-           Input<int64_t, 1> list_starts, Input<int32_t, 1> lists)
+           Input<int64_t, 1> list_starts, Listing lists, Optional<double> norm, Optional<Input<uint8_t, 2>> centroid_rows,
+           Optional<Input<int8_t, 2>> levels, Optional<Input<uint8_t, 2>> token_centroids)
         : offsets_(offsets), codes_(codes), cell_codes_(cell_codes), cell_starts_(cell_starts), cell_blocks_(cell_blocks),
-          centroid_codes_(centroid_codes), list_starts_(list_starts), lists_(lists) {
-        const auto dim = static_cast<int64_t>(codes.shape(1));
-        const auto cells = static_cast<int64_t>(cell_codes.shape(0));
-        const auto centroids = static_cast<int64_t>(list_starts.shape(0)) - 1;
-        require(dim > 0 && dim % 4 == 0, "codes must have a multiple of 4 columns");
-        require(scale > 0, "scale must be positive");
-        check_starts(offsets, static_cast<int64_t>(codes.shape(0)), "offsets must rise from 0 to the number of tokens");
+          centroid_codes_(centroid_codes), list_starts_(list_starts), lists_(lists), centroid_rows_(centroid_rows),
+          levels_(levels), token_centroids_(token_centroids) {
+        const auto dim = static_cast<int64_t>(cell_codes.shape(1));
+        const auto tokens = static_cast<int64_t>(codes.shape(0));
+        require(dim > 0 && dim % 4 == 0 && dim <= weft::kMaxDim, "codes must have a multiple of 4 columns, at most 16384");
+        require(std::isfinite(scale) && scale > 0, "scale must be positive");
+        require(!norm || (std::isfinite(*norm) && *norm >= 0), "norm must be finite and not negative");
+        check_starts(offsets, tokens, "offsets must rise from 0 to the number of tokens");
         require(static_cast<int64_t>(offsets.shape(0)) - 1 <= INT32_MAX, "a segment has at most 2^31 - 1 documents");
-        require(static_cast<int64_t>(cell_codes.shape(1)) == dim, "cells must have the dimension of the codes");
-        require(static_cast<int64_t>(cell_starts.shape(0)) == cells + 1 && static_cast<int64_t>(cell_blocks.shape(0)) == cells + 1,
-                "cell_starts and cell_blocks must have an entry per cell and one more");
-        check_starts(cell_starts, centroids, "cell_starts must rise from 0 to the number of centroids");
-        require(static_cast<int64_t>(centroid_codes.shape(0)) % (weft::kBlock * dim) == 0, "centroids must come in blocks of 8");
-        check_starts(cell_blocks, static_cast<int64_t>(centroid_codes.shape(0)) / (weft::kBlock * dim),
-                     "cell_blocks must rise from 0 to the number of blocks");
-        for (int64_t c = 0; c < cells; ++c)
-            require(cell_starts.data()[c + 1] - cell_starts.data()[c] <=
-                        (cell_blocks.data()[c + 1] - cell_blocks.data()[c]) * weft::kBlock,
-                    "a cell's centroids must fit its blocks");
-        check_starts(list_starts, static_cast<int64_t>(lists.shape(0)), "list_starts must rise from 0 to the number of listings");
-        const auto documents = static_cast<int64_t>(offsets.shape(0)) - 1;
-        for (size_t l = 0; l < lists.shape(0); ++l)
-            require(0 <= lists.data()[l] && lists.data()[l] < documents, "lists must name documents");
-        data_ = {dim,
-                 documents,
-                 offsets.data(),
-                 codes.data(),
-                 scale,
-                 cells,
-                 cell_codes.data(),
-                 cell_starts.data(),
-                 cell_blocks.data(),
-                 centroid_codes.data(),
-                 list_starts.data(),
-                 lists.data()};
+        data_.dim = dim;
+        data_.documents = static_cast<int64_t>(offsets.shape(0)) - 1;
+        for (int64_t d = 0; d < data_.documents; ++d) data_.filled += offsets.data()[d] < offsets.data()[d + 1];
+        data_.offsets = offsets.data();
+        data_.bits = 8;
+        data_.codes = codes.data();
+        data_.scale = scale;
+        data_.norm = norm ? *norm : kCodeNorm + std::sqrt(static_cast<double>(dim)) / 2;
+        set_cells();
+        set_lists();
+        if (levels) {
+            set_residuals(tokens);
+        } else {
+            require(!centroid_rows && !token_centroids, "centroid_rows and token_centroids go with levels");
+            require(static_cast<int64_t>(codes.shape(1)) == dim, "cells must have the dimension of the codes");
+        }
     }
 
     auto candidates(const Input<float, 2>& query, const std::optional<Input<uint8_t, 1>>& allowed, int64_t cells,
@@ -124,12 +124,74 @@ public:
         require(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == data_.dim,
                 "out must have a row per token of the listed documents");
         const nb::gil_scoped_release release;
-        weft::decode(data_, listed.data(), static_cast<int64_t>(listed.shape(0)), out.data());
+        weft::decode(*weft::active_level().bytes, data_, listed.data(), static_cast<int64_t>(listed.shape(0)), out.data());
     }
 
 private:
+    void set_cells() {
+        const auto cells = static_cast<int64_t>(cell_codes_.shape(0)), bytes = static_cast<int64_t>(centroid_codes_.shape(0));
+        require(static_cast<int64_t>(cell_starts_.shape(0)) == cells + 1 && static_cast<int64_t>(cell_blocks_.shape(0)) == cells + 1,
+                "cell_starts and cell_blocks must have an entry per cell and one more");
+        require(list_starts_.shape(0) >= 1, "list_starts must have an entry per centroid and one more");
+        data_.centroids = static_cast<int64_t>(list_starts_.shape(0)) - 1;
+        check_starts(cell_starts_, data_.centroids, "cell_starts must rise from 0 to the number of centroids");
+        require(bytes % (weft::kBlock * data_.dim) == 0, "centroids must come in blocks of 8");
+        check_starts(cell_blocks_, bytes / (weft::kBlock * data_.dim), "cell_blocks must rise from 0 to the number of blocks");
+        const int32_t *starts = cell_starts_.data(), *blocks = cell_blocks_.data();
+        for (int64_t c = 0; c < cells; ++c)
+            require(starts[c + 1] - starts[c] <= int64_t{blocks[c + 1] - blocks[c]} * weft::kBlock,
+                    "a cell's centroids must fit its blocks");
+        data_.cells = cells;
+        data_.cell_codes = cell_codes_.data();
+        data_.cell_starts = starts;
+        data_.cell_blocks = blocks;
+        data_.centroid_codes = centroid_codes_.data();
+    }
+
+    void set_lists() {
+        check_starts(list_starts_, static_cast<int64_t>(lists_.shape(0)), "list_starts must rise from 0 to the number of listings");
+        data_.list_starts = list_starts_.data();
+        if (lists_.dtype() == nb::dtype<int32_t>()) {
+            data_.lists = static_cast<const int32_t*>(lists_.data());
+            bool good = true;
+            for (size_t l = 0; l < lists_.shape(0); ++l) good &= 0 <= data_.lists[l] && data_.lists[l] < data_.documents;
+            require(good, "lists must name documents");
+            return;
+        }
+        require(lists_.dtype() == nb::dtype<uint16_t>(), "lists must be int32 documents or uint16 steps");
+        data_.steps = static_cast<const uint16_t*>(lists_.data());
+        for (int64_t c = 0; c < data_.centroids; ++c) {
+            int64_t at = -1;
+            for (int64_t l = data_.list_starts[c]; l < data_.list_starts[c + 1]; ++l)
+                at += data_.steps[l] != 0 ? data_.steps[l] : 65535;
+            require(at < data_.documents, "lists must name documents");
+        }
+    }
+
+    void set_residuals(int64_t tokens) {
+        require(levels_->shape(0) == weft::kTables && (levels_->shape(1) == 16 || levels_->shape(1) == 4),
+                "levels must be 4 tables of 16 or 4");
+        data_.bits = levels_->shape(1) == 16 ? 4 : 2;
+        // Tables of 16 bytes each, whatever the bits, for the kernels to load whole.
+        for (size_t table = 0; table < weft::kTables; ++table)
+            std::copy_n(levels_->data() + table * levels_->shape(1), levels_->shape(1), tables_ + table * weft::kLevels);
+        data_.levels = tables_;
+        require(static_cast<int64_t>(codes_.shape(1)) == weft::packed_width(data_.dim, data_.bits),
+                "codes must have 4 bytes per bit for every 32 dimensions");
+        require(token_centroids_ && static_cast<int64_t>(token_centroids_->shape(0)) == tokens && token_centroids_->shape(1) == 3,
+                "token_centroids must have 3 bytes per token");
+        require(centroid_rows_ && static_cast<int64_t>(centroid_rows_->shape(0)) == data_.centroids &&
+                    static_cast<int64_t>(centroid_rows_->shape(1)) == data_.dim && (data_.centroids > 0 || tokens == 0),
+                "centroid_rows must have a row of the dimension for each centroid");
+        data_.token_centroids = token_centroids_->data();
+        data_.centroid_rows = centroid_rows_->data();
+    }
+
     void check_query(const Input<float, 2>& query) const {
         require(static_cast<int64_t>(query.shape(1)) == data_.dim, "the query must have the dimension of the codes");
+        bool finite = true;
+        for (size_t x = 0; x < query.size(); ++x) finite &= std::isfinite(query.data()[x]);
+        require(finite, "the query must be finite");
     }
     void check_listed(const Input<int32_t, 1>& listed) const {
         for (size_t l = 0; l < listed.shape(0); ++l)
@@ -142,7 +204,11 @@ private:
     Input<int32_t, 1> cell_starts_, cell_blocks_;
     Input<uint8_t, 1> centroid_codes_;
     Input<int64_t, 1> list_starts_;
-    Input<int32_t, 1> lists_;
+    Listing lists_;
+    Optional<Input<uint8_t, 2>> centroid_rows_;
+    Optional<Input<int8_t, 2>> levels_;
+    Optional<Input<uint8_t, 2>> token_centroids_;
+    alignas(16) int8_t tables_[weft::kTables * weft::kLevels] = {};
     weft::EngineData data_{};
 };
 
@@ -151,9 +217,11 @@ private:
 void bind_engine(nb::module_& module) {
     nb::class_<Engine>(module, "Engine")
         .def(nb::init<Input<int64_t, 1>, Input<uint8_t, 2>, float, Input<uint8_t, 2>, Input<int32_t, 1>, Input<int32_t, 1>,
-                      Input<uint8_t, 1>, Input<int64_t, 1>, Input<int32_t, 1>>(),
+                      Input<uint8_t, 1>, Input<int64_t, 1>, Listing, Optional<double>, Optional<Input<uint8_t, 2>>,
+                      Optional<Input<int8_t, 2>>, Optional<Input<uint8_t, 2>>>(),
              "offsets"_a, "codes"_a, "scale"_a, "cell_codes"_a, "cell_starts"_a, "cell_blocks"_a, "centroid_codes"_a,
-             "list_starts"_a, "lists"_a)
+             "list_starts"_a, "lists"_a, "norm"_a = nb::none(), "centroid_rows"_a = nb::none(), "levels"_a = nb::none(),
+             "token_centroids"_a = nb::none())
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);

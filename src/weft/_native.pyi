@@ -34,14 +34,18 @@ class Engine:
     def __init__(
         self,
         offsets: NDArray[np.int64],  # (documents + 1,)
-        codes: NDArray[np.uint8],  # (tokens, dim)
+        codes: NDArray[np.uint8],  # (tokens, dim), or (tokens, packed width) with levels
         scale: float,
         cell_codes: NDArray[np.uint8],  # (cells, dim)
         cell_starts: NDArray[np.int32],  # (cells + 1,)
         cell_blocks: NDArray[np.int32],  # (cells + 1,)
         centroid_codes: NDArray[np.uint8],  # (blocks * 8 * dim,)
         list_starts: NDArray[np.int64],  # (centroids + 1,)
-        lists: NDArray[np.int32],
+        lists: NDArray[np.int32] | NDArray[np.uint16],  # documents, or steps from one to the next
+        norm: float | None = None,  # of the longest coded vector; None: 290 + sqrt(dim) / 2
+        centroid_rows: NDArray[np.uint8] | None = None,  # (centroids, dim); this and the rest with 4 or 2 bits
+        levels: NDArray[np.int8] | None = None,  # (4, 16) or (4, 4)
+        token_centroids: NDArray[np.uint8] | None = None,  # (tokens, 3)
     ) -> None: ...
     def candidates(
         self, query: NDArray[np.float32], allowed: NDArray[np.uint8] | None, cells: int, centroids: int, count: int

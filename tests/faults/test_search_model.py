@@ -47,7 +47,7 @@ class Model:
     def search(self, group=None):
         query = self.rng.integers(-3, 4, (int(self.rng.integers(1, 4)), DIM)).astype(np.float32)
         scores = {
-            id: float((query @ text.T).max(axis=1).sum())  # noqa: A001
+            id: float((query @ text.T).max(axis=1).sum())
             for id, (own, text) in self.documents.items()  # noqa: A001
             if len(text) and group in (None, own)
         }

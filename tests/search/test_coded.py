@@ -185,3 +185,22 @@ def test_damage_in_the_codes_is_never_answered_from(corpus, tmp_path, monkeypatc
         file.write_bytes(bad)
         with Index.open(tmp_path / "d.weft") as index, pytest.raises(weft.WeftError, match=r"\.seg: damaged"):
             index.search(corpus[1][0], k=10, exact=True)
+
+
+@pytest.mark.parametrize(("bits", "least"), [(8, 0.97), (4, 0.9), (2, 0.7)])
+def test_fewer_bits_are_smaller_and_rougher(corpus, tmp_path, monkeypatch, bits, least):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    with Index.create(tmp_path / "b.weft", DIM, bits=bits) as index:
+        index.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
+        assert index.info()["bits"] == bits
+        scores = weft.score(TokenVectors.from_list(corpus[1]), TokenVectors.from_list(corpus[0]))
+        found = index.search(TokenVectors.from_list(corpus[1]), exact=True)
+        assert np.mean([recall(f, s, 10) for f, s in zip(found, scores, strict=True)]) > least
+        assert check(index).sound
+    with Index.open(tmp_path / "b.weft") as index:
+        assert index.bits == bits
+
+
+def test_bits_are_eight_four_or_two(tmp_path):
+    with pytest.raises(weft.WeftError, match=r"'bits'.*8, 4 or 2.*3"):
+        Index.create(tmp_path / "x.weft", DIM, bits=3)

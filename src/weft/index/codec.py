@@ -1,10 +1,11 @@
-"""Codes for large segments: cells, centroids with lists of documents, and a byte per coordinate of every token.
+"""Codes for large segments: cells, centroids with lists of documents, and 8, 4 or 2 bits per coordinate of every token.
 
     rotate      x ← x·R, R orthogonal and random: spreads the energy of a few strong coordinates over all of
                 them, so that rounding to bytes costs every token the same little
     cells       k-means over a sample, about 0.6·√T of them; every token goes to its nearest
     centroids   k-means within each cell, one for about 48 tokens; a document is listed where it has a token
-    codes       u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow
+    codes       8 bits: u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow;
+                4 or 2 bits: the same byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
 
 What was tried, and why this won, is in docs/engine.md.
 """
@@ -55,13 +56,25 @@ def rotation(dim: int, seed: int) -> Floats:
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0][:dim], dtype=np.float32)
 
 
+def longest(vectors: NDArray[Any]) -> float:
+    """Return the norm of the longest vector, whatever its magnitude."""
+    found = 0.0
+    for part in chunks(vectors):
+        top = float(np.abs(part).max(initial=0))
+        if top > 0:
+            part /= np.float32(top)
+            found = max(found, top * float(np.sqrt(np.einsum("td,td->t", part, part).max())))
+    return found
+
+
 def choose_scale(vectors: NDArray[Any]) -> float:
     """Return the largest scale at which no coordinate leaves a byte and no vector is longer than CODE_NORM."""
     top = longest = 0.0
     for part in chunks(vectors):
         top = max(top, float(np.abs(part).max(initial=0)))
         longest = max(longest, float(np.sqrt(np.einsum("td,td->t", part, part)).max(initial=0)))
-    return min(127 / top, CODE_NORM / longest) if longest > 0 else 1.0
+    # The vectors seen here may be float16 roundings of those that will be coded: 2^-11 longer or shorter.
+    return min(127 / top, CODE_NORM / longest) * (1 - 2**-10) if longest > 0 else 1.0
 
 
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
@@ -107,6 +120,21 @@ def list_documents(
     pairs = np.unique(assigned.astype(np.int64) * n_documents + document)
     starts = np.searchsorted(pairs, np.arange(n_centroids + 1, dtype=np.int64) * n_documents)
     return starts.astype(np.int64), (pairs % n_documents).astype(np.int32)
+
+
+def listed_steps(starts: NDArray[np.int64], lists: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """Store lists as steps from one document to the next, beginning at −1, in two bytes each.
+
+    A step beyond 65535 is preceded by zeros, each worth 65535. Returns the new starts and the steps.
+    """
+    before = np.concatenate([[0], lists[:-1]]).astype(np.int64) if len(lists) else np.zeros(0, np.int64)
+    before[starts[:-1][np.diff(starts) > 0]] = -1
+    steps = lists - before
+    zeros = (steps - 1) // 65535
+    places = np.arange(len(steps)) + np.cumsum(zeros)
+    packed = np.zeros(len(steps) + int(zeros.sum()), dtype=np.uint16)
+    packed[places] = steps - zeros * 65535
+    return starts + np.concatenate([[0], np.cumsum(zeros)])[starts], packed
 
 
 def block_layout(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.errors import CorruptIndexError
-from weft.index import codec
+from weft.index import codec, residual
 from weft.index.arrays import Arrays, Streamed, write_arrays
 from weft.types import TokenVectors
 
@@ -27,10 +27,16 @@ ROTATION_SEED = 1
 """The same for every segment, so that coding a vector that was decoded gives its old code."""
 PROBED = ("cell_codes", "cell_starts", "cell_blocks", "centroid_codes", "list_starts", "lists", "rotation")
 """Arrays of a coded segment that any query may read anywhere."""
+RESIDUAL = ("cell_codes", "cell_starts", "centroid_rows", "levels", "list_starts", "lists", "rotation")
+"""The same with 4 or 2 bits."""
 
 
-def write_segment(path: Path, vectors: TokenVectors) -> None:
-    """Write the vectors of some documents as a segment, safe on disk when this returns."""
+def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
+    """Write the vectors of some documents as a segment, safe on disk when this returns.
+
+    Large segments are coded with 8, 4 or 2 bits per coordinate.
+    """
+    assert bits in (8, 4, 2), bits
     arrays: dict[str, NDArray[Any] | Streamed] = {"offsets": vectors.offsets.astype("<i8")}
     if vectors.token_ids is not None:
         arrays["token_ids"] = vectors.token_ids.astype("<i4")
@@ -40,29 +46,62 @@ def write_segment(path: Path, vectors: TokenVectors) -> None:
     if vectors.n_tokens < CODED_TOKENS:
         write_arrays(path, {**arrays, "values": vectors.values.astype(vectors.values.dtype.newbyteorder("<"))}, info)
         return
-    # The rotated vectors are read over and over: on disk, so that memory does not grow with the segment.
+    # The rotated vectors are read over and over: on disk, so that memory does not grow with the segment; as float16,
+    # and so that the longest has a norm of 1, for float16 has no room for large numbers.
     matrix = codec.rotation(vectors.dim, ROTATION_SEED)
+    length = codec.longest(vectors.values) or 1.0
     with tempfile.TemporaryFile(dir=path.parent) as file:
         shape = (vectors.n_tokens, matrix.shape[1])
         rotated: NDArray[Any] = np.memmap(file, dtype=np.float16, mode="w+", shape=shape)
+        turned = matrix / np.float32(length)
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
-            rotated[start : start + len(part)] = part @ matrix
+            rotated[start : start + len(part)] = part @ turned
         scale = codec.choose_scale(rotated)
         clusters = codec.cluster(rotated)
         starts, lists = codec.list_documents(clusters.assigned, vectors.offsets, len(clusters.centroids))
-        blocks, cell_blocks = codec.block_layout(codec.encode(clusters.centroids, scale), clusters.cell_starts)
-        codes = (codec.encode(part @ matrix, scale) for part in codec.chunks(vectors.values))
+        cells, centroids = codec.encode(clusters.cells, scale), codec.encode(clusters.centroids, scale)
         coded: dict[str, NDArray[Any] | Streamed] = {
-            "codes": Streamed(np.dtype("u1"), shape, codes),
-            "cell_codes": codec.encode(clusters.cells, scale),
+            "cell_codes": cells,
             "cell_starts": clusters.cell_starts.astype("<i4"),
-            "cell_blocks": cell_blocks.astype("<i4"),
-            "centroid_codes": blocks,
-            "list_starts": starts.astype("<i8"),
-            "lists": lists.astype("<i4"),
             "rotation": matrix.astype("<f4"),
         }
-        write_arrays(path, {**arrays, **coded}, {**info, "scale": scale})
+        info["scale"] = scale / length
+        if bits == 8:
+            blocks, cell_blocks = codec.block_layout(centroids, clusters.cell_starts)
+            coded |= {"cell_blocks": cell_blocks.astype("<i4"), "centroid_codes": blocks}
+            coded |= {"list_starts": starts.astype("<i8"), "lists": lists.astype("<i4")}
+            codes = (codec.encode(part @ turned, scale) for part in codec.chunks(vectors.values))
+            coded["codes"] = Streamed(np.dtype("u1"), shape, codes)
+            write_arrays(path, {**arrays, **coded}, info)
+            return
+        starts, steps = codec.listed_steps(starts, lists)
+        coded |= {"centroid_rows": centroids, "list_starts": starts.astype("<i8"), "lists": steps.astype("<u2")}
+        with tempfile.TemporaryFile(dir=path.parent) as second:
+            width = residual.packed_width(shape[1], bits)
+            codes_file: NDArray[Any] = np.memmap(second, dtype=np.uint8, mode="w+", shape=(shape[0], width))
+            levels, labels, norm = _code_residuals(rotated, clusters.assigned, centroids, scale, bits, codes_file)
+            info["norm"] = max(norm, residual.longest(centroids), residual.longest(cells))
+            coded |= {"levels": levels, "token_centroids": labels, "codes": codes_file}
+            write_arrays(path, {**arrays, **coded}, info)
+
+
+def _code_residuals(
+    rotated: NDArray[Any],
+    assigned: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+) -> tuple[NDArray[np.int8], NDArray[np.uint8], float]:
+    """Fill `codes`; return the tables of levels, the tokens' labels, and the norm of the longest row they decode to."""
+    levels = residual.choose_levels(rotated, assigned, centroids, scale, bits)
+    labels = np.empty((len(rotated), 3), dtype=np.uint8)
+    norm = 0.0
+    for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(rotated), strict=True):
+        rows = slice(start, start + len(part))
+        codes[rows], labels[rows], decoded = residual.encode(part, assigned[rows], centroids, scale, levels)
+        norm = max(norm, residual.longest(decoded))
+    return levels.tables, labels, norm
 
 
 class Segment:
@@ -76,12 +115,26 @@ class Segment:
             self.coded = "codes" in self._arrays
             self.dim = int(self._arrays.info["dim"])
             self._dtype = np.dtype(self._arrays.info["dtype"])
+            self.bits = self._read_bits()
             self._check()
         except BaseException as error:
             self._arrays.close()
             if isinstance(error, KeyError | TypeError | ValueError):
                 raise CorruptIndexError(f"{path}: damaged: it is not a segment ({error})") from None
             raise
+
+    def _read_bits(self) -> int:
+        """Bits per coordinate of the codes: 8, 4 or 2; 0 in a flat segment."""
+        if not self.coded:
+            return 0
+        return 8 if "levels" not in self._arrays else 4 if self._arrays["levels"].shape[1:] == (16,) else 2
+
+    @property
+    def _width(self) -> int:
+        """Numbers in a row of codes or values."""
+        if self.bits in (4, 2):
+            return residual.packed_width(codec.padded_dim(self.dim), self.bits)
+        return codec.padded_dim(self.dim) if self.coded else self.dim
 
     def _check(self) -> None:
         # Native code will trust these numbers: nothing may point outside the arrays.
@@ -92,13 +145,32 @@ class Segment:
             and offsets[0] == 0
             and bool((np.diff(offsets) >= 0).all())
             and values.ndim == 2
-            and values.shape == (offsets[-1], codec.padded_dim(self.dim) if self.coded else self.dim)
+            and values.shape == (offsets[-1], self._width)
             and self._dtype in (np.float16, np.float32)
             and (self.coded or values.dtype == self._dtype)
             and all(self._arrays[name].shape == (len(values),) for name in self._per_token())
+            and (not self.coded or self._sound_codes(len(values)))
         )
         if not sound:
             raise CorruptIndexError(f"{self.path}: damaged: its arrays do not fit together")
+
+    def _sound_codes(self, tokens: int) -> bool:
+        # The rest is checked where it is used, by native code: here only that it is there.
+        stored, size = self._arrays, codec.padded_dim(self.dim)
+        for name in ("scale",) if self.bits == 8 else ("scale", "norm"):
+            if not (np.isfinite(stored.info[name]) and stored.info[name] > 0):
+                return False
+        for name in PROBED if self.bits == 8 else RESIDUAL:
+            _ = stored[name]
+        return stored["rotation"].shape == (self.dim, size) and (
+            self.bits == 8
+            or (
+                stored["token_centroids"].shape == (tokens, 3)
+                and stored["levels"].shape in ((residual.TABLES, 16), (residual.TABLES, 4))
+                and stored["centroid_rows"].shape[1:] == (size,)
+                and (len(stored["centroid_rows"]) > 0 or tokens == 0)
+            )
+        )
 
     def _per_token(self) -> list[str]:
         return [name for name in ("token_ids", "salience") if name in self._arrays]
@@ -144,15 +216,25 @@ class Segment:
             return chosen
         self._arrays.verify("rotation")
         codes: Any = chosen.values
+        if self.bits != 8:
+            codes = self._expand(codes, ordinals)
         decoded = (codes.astype(np.float32) - 128) / np.float32(self._arrays.info["scale"])
         values = (decoded @ self._arrays["rotation"].T).astype(self._dtype)
         return TokenVectors.trusted(values, chosen.offsets, chosen.token_ids, chosen.salience)
 
+    def _expand(self, codes: NDArray[np.uint8], ordinals: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Byte rows of the residual codes of some documents."""
+        for name in ("levels", "centroid_rows"):
+            self._arrays.verify(name)
+        starts, stops = self.offsets[ordinals], self.offsets[ordinals + 1]
+        self._arrays.verify_rows("token_centroids", starts, stops)
+        labels = self._arrays["token_centroids"][_row_numbers(starts, stops)]
+        return residual.decode(codes, labels, self._arrays["centroid_rows"], self._arrays["levels"])
+
     def _select(self, ordinals: NDArray[np.int64], main: str) -> TokenVectors:
         starts, stops = self.offsets[ordinals], self.offsets[ordinals + 1]
-        lengths = stops - starts
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        rows = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        offsets = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
+        rows = _row_numbers(starts, stops)
         taken = {}
         for name in (main, *self._per_token()):
             self._arrays.verify_rows(name, starts, stops)
@@ -163,17 +245,42 @@ class Segment:
 
     @cached_property
     def _engine(self) -> _native.Engine:
-        for name in PROBED:
+        for name in PROBED if self.bits == 8 else RESIDUAL:
             self._arrays.verify(name)
         try:
-            return _native.Engine(
-                self.offsets,
-                self._arrays["codes"],
-                float(self._arrays.info["scale"]),
-                *(self._arrays[name] for name in PROBED[:-1]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            return self._make_engine()
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CorruptIndexError(f"{self.path}: damaged: its codes do not fit together ({error})") from None
+
+    def _make_engine(self) -> _native.Engine:
+        stored, scale = self._arrays, float(self._arrays.info["scale"])
+        if self.bits == 8:
+            probed: Any = [stored[name] for name in PROBED[:-1]]
+            return _native.Engine(self.offsets, stored["codes"], scale, *probed)
+        # Centroids are stored once, in rows; probing wants them in blocks.
+        rows = stored["centroid_rows"]
+        blocks, cell_blocks = codec.block_layout(rows, stored["cell_starts"])
+        return _native.Engine(
+            self.offsets,
+            stored["codes"],
+            scale,
+            stored["cell_codes"],
+            stored["cell_starts"],
+            cell_blocks,
+            blocks,
+            stored["list_starts"],
+            stored["lists"],
+            norm=float(stored.info["norm"]),
+            centroid_rows=rows,
+            levels=stored["levels"],
+            token_centroids=stored["token_centroids"],
+        )
+
+    def _verify_codes(self, listed: NDArray[np.int32]) -> None:
+        starts, stops = self.offsets[listed], self.offsets[listed + 1]
+        self._arrays.verify_rows("codes", starts, stops)
+        if self.bits != 8:
+            self._arrays.verify_rows("token_centroids", starts, stops)
 
     def rotate(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Bring query vectors (n, dim) into the space of the codes."""
@@ -191,21 +298,20 @@ class Segment:
         self, rotated: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int = 0
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]:
         """Return the best `keep` of the listed documents by integer sum-of-max, their scores, and an error bound."""
-        self._arrays.verify_rows("codes", self.offsets[listed], self.offsets[listed + 1])
+        self._verify_codes(listed)
         return self._engine.rerank(rotated, listed, keep, patience)
 
     def decoded(self, listed: NDArray[np.int32]) -> TokenVectors:
         """Return the listed documents in the space of the codes, with their saliences."""
-        lengths = self.offsets[listed + 1] - self.offsets[listed]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self._arrays.verify_rows("codes", self.offsets[listed], self.offsets[listed + 1])
+        starts, stops = self.offsets[listed], self.offsets[listed + 1]
+        offsets = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
+        self._verify_codes(listed)
         values = np.empty((offsets[-1], codec.padded_dim(self.dim)), dtype=np.float32)
         self._engine.decode(listed, values)
         if not self.salient:
             return TokenVectors.trusted(values, offsets)
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[listed] - offsets[:-1], lengths)
-        self._arrays.verify_rows("salience", self.offsets[listed], self.offsets[listed + 1])
-        return TokenVectors.trusted(values, offsets, None, self._arrays["salience"][rows])
+        self._arrays.verify_rows("salience", starts, stops)
+        return TokenVectors.trusted(values, offsets, None, self._arrays["salience"][_row_numbers(starts, stops)])
 
     def verify(self) -> None:
         """Check every byte."""
@@ -215,3 +321,10 @@ class Segment:
         """Unmap the file."""
         self.__dict__.pop("_engine", None)
         self._arrays.close()
+
+
+def _row_numbers(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows starts[0]:stops[0], starts[1]:stops[1], … as one array."""
+    lengths = stops - starts
+    rows: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+    return rows
