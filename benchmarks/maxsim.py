@@ -10,7 +10,6 @@ which also counts threads that a library starts on its own. The least time stand
 the machine can only add to a time.
 """
 
-# ruff: noqa: E402
 import os
 
 # Before the other imports: the thread pools of NumPy's BLAS, torch and maxsim-cpu read these when they start.

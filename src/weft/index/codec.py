@@ -2,8 +2,8 @@
 
     rotate      x ← x·R, R orthogonal and random: spreads the energy of a few strong coordinates over all of
                 them, so that rounding to bytes costs every token the same little
-    cells       k-means over a sample, about 0.6·√T of them; every token goes to its nearest
-    centroids   k-means within each cell, one for about 48 tokens; a document is listed where it has a token
+    cells       k-means over a sample, about 1.1·√T of them; every token goes to its nearest
+    centroids   k-means within each cell, one for about 32 tokens; a document is listed where it has a token
     codes       8 bits: u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow;
                 4 or 2 bits: the same byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
 
@@ -24,8 +24,8 @@ CODE_NORM = 290.0
 """Norm of the longest vector in coded units: native/engine.cpp relies on it."""
 BLOCK = 8
 """Centroids are stored in blocks of 8: native/byte_kernels.hpp."""
-TOKENS_PER_CENTROID = 48
-CELLS_PER_ROOT = 0.6
+TOKENS_PER_CENTROID = 32
+CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
 CHUNK = 8192
@@ -83,7 +83,7 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     return rounded.astype(np.uint8)
 
 
-def cluster(vectors: NDArray[Any], seed: int = 0) -> Clusters:
+def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOKENS_PER_CENTROID) -> Clusters:
     """Find cells and centroids for rotated vectors (T, dim), float16 or float32, possibly on disk."""
     tokens = len(vectors)
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def cluster(vectors: NDArray[Any], seed: int = 0) -> Clusters:
             starts.append(starts[-1])
             continue
         inside = vectors[members].astype(np.float32)
-        count = max(1, round(len(members) / TOKENS_PER_CENTROID))
+        count = max(1, round(len(members) / tokens_per_centroid))
         found = _kmeans(inside, count, rng)
         nearest = _nearest(inside, found)
         assigned[members] = starts[-1] + nearest

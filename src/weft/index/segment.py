@@ -57,7 +57,7 @@ def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
             rotated[start : start + len(part)] = part @ turned
         scale = codec.choose_scale(rotated)
-        clusters = codec.cluster(rotated)
+        clusters = codec.cluster(rotated, tokens_per_centroid=48 if bits == 2 else codec.TOKENS_PER_CENTROID)
         starts, lists = codec.list_documents(clusters.assigned, vectors.offsets, len(clusters.centroids))
         cells, centroids = codec.encode(clusters.cells, scale), codec.encode(clusters.centroids, scale)
         coded: dict[str, NDArray[Any] | Streamed] = {

@@ -77,7 +77,7 @@ def search_coded(
     rotated = segment.rotate(query[0])
     listed = probe(segment, rotated, allowed, k, effort)
     plain = isinstance(alignment, SumOfMax) and not _salient(segment, query)
-    keep = 2 * k + 16 if plain else max(10 * k, 100)
+    keep = k + 16 if plain else max(10 * k, 100)
     best, _, _ = segment.rerank(rotated, listed, min(keep, len(listed)))
     return Scores(best.astype(np.int64), refine(segment, query, rotated, best, alignment, threads), np.inf)
 
