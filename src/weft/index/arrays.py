@@ -23,8 +23,10 @@ import math
 import mmap
 import os
 import struct
+import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,27 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any] | Streamed], info
         file.flush()
         os.fsync(file.fileno())
     fsync_folder(path.parent)
+
+
+@contextmanager
+def scratch_array(folder: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    """Lend an array that lies in a nameless file instead of memory; zeros at first.
+
+    Its room on the disk is reserved before it is mapped: a full disk is an OSError here, where without that the first
+    write into the map would kill the process (SIGBUS).
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size == 0:
+        yield np.zeros(shape, dtype)
+        return
+    with tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            for start in range(0, size, 1 << 20):
+                file.write(bytes(min(1 << 20, size - start)))
+            file.flush()
+        yield np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
 
 def fsync_folder(folder: Path) -> None:

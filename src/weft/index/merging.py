@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.index.arrays import scratch_array
 from weft.index.segment import Segment
 from weft.types import TokenVectors
 
@@ -50,10 +50,7 @@ def merged(parts: Sequence[Part], folder: Path) -> Iterator[TokenVectors]:
     shape = (int(offsets[-1]), none.dim)
     token_ids = None if none.token_ids is None else np.empty(shape[0], dtype=np.int32)
     salience = None if none.salience is None else np.empty(shape[0], dtype=np.float32)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        values: NDArray[Any] = np.zeros(shape, none.values.dtype)
-        if shape[0]:
-            values = np.memmap(file, dtype=none.values.dtype, mode="w+", shape=shape)
+    with scratch_array(folder, none.values.dtype, shape) as values:
         start = 0
         for part in parts:
             for some in in_parts(part.segment, part.ordinals):

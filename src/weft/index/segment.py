@@ -7,7 +7,6 @@ ordinals no longer count, only the catalogue knows.
 
 from __future__ import annotations
 
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.errors import CorruptIndexError
 from weft.index import codec, residual
-from weft.index.arrays import Arrays, Streamed, write_arrays
+from weft.index.arrays import Arrays, Streamed, scratch_array, write_arrays
 from weft.types import TokenVectors
 
 CODED_TOKENS = 50_000
@@ -50,9 +49,8 @@ def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
     # and so that the longest has a norm of 1, for float16 has no room for large numbers.
     matrix = codec.rotation(vectors.dim, ROTATION_SEED)
     length = codec.longest(vectors.values) or 1.0
-    with tempfile.TemporaryFile(dir=path.parent) as file:
-        shape = (vectors.n_tokens, matrix.shape[1])
-        rotated: NDArray[Any] = np.memmap(file, dtype=np.float16, mode="w+", shape=shape)
+    shape = (vectors.n_tokens, matrix.shape[1])
+    with scratch_array(path.parent, np.float16, shape) as rotated:
         turned = matrix / np.float32(length)
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
             rotated[start : start + len(part)] = part @ turned
@@ -76,12 +74,11 @@ def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
             return
         starts, steps = codec.listed_steps(starts, lists)
         coded |= {"centroid_rows": centroids, "list_starts": starts.astype("<i8"), "lists": steps.astype("<u2")}
-        with tempfile.TemporaryFile(dir=path.parent) as second:
-            width = residual.packed_width(shape[1], bits)
-            codes_file: NDArray[Any] = np.memmap(second, dtype=np.uint8, mode="w+", shape=(shape[0], width))
-            levels, labels, norm = _code_residuals(rotated, clusters.assigned, centroids, scale, bits, codes_file)
+        width = residual.packed_width(shape[1], bits)
+        with scratch_array(path.parent, np.uint8, (shape[0], width)) as packed:
+            levels, labels, norm = _code_residuals(rotated, clusters.assigned, centroids, scale, bits, packed)
             info["norm"] = max(norm, residual.longest(centroids), residual.longest(cells))
-            coded |= {"levels": levels, "token_centroids": labels, "codes": codes_file}
+            coded |= {"levels": levels, "token_centroids": labels, "codes": packed}
             write_arrays(path, {**arrays, **coded}, info)
 
 
