@@ -159,6 +159,26 @@ def test_coding_a_decoded_vector_again_changes_nothing(index):
     assert (again != live.segment._arrays["codes"]).mean() < 1e-3
 
 
+def test_compaction_of_coded_segments_keeps_most_codes(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    with Index.create(tmp_path / "c.weft", DIM) as index:
+        index.add([f"d{i}" for i in range(300)], TokenVectors.from_list(corpus[0][:300]))
+        before = index.vectors("d7").values
+        index.add([f"d{i}" for i in range(300, N)], TokenVectors.from_list(corpus[0][300:]))
+        index.compact()
+        assert index.info()["segments"] == 1
+        assert np.abs(index.vectors("d7").values - before).max() < 1e-3  # float32 rounding, not a second coding
+
+
+def test_a_build_is_coded_once(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr("weft.index.building.FIRST_TOKENS", 1500)
+    with Index.create(tmp_path / "b.weft", DIM) as built, Index.create(tmp_path / "a.weft", DIM) as added:
+        built.build(((f"d{i}", x) for i, x in enumerate(corpus[0])), progress=False)
+        added.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
+        assert np.array_equal(built.vectors("d7").values, added.vectors("d7").values)
+
+
 def test_salience_weighs_the_result(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
     rng = np.random.default_rng(9)

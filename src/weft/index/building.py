@@ -65,7 +65,8 @@ def build(
         for documents, vectors in _batches(stream, store.dim, most_tokens):
             new = [i for i, document in enumerate(documents) if _id(document) not in store]
             if new:
-                store.add([documents[i] for i in new], vectors if len(new) == len(documents) else vectors.select(new))
+                chosen = vectors if len(new) == len(documents) else vectors.select(new)
+                store.add([documents[i] for i in new], chosen, flat=True)  # coded once, by the compaction at the end
             added += len(new)
             bar.update(len(documents))
     return added

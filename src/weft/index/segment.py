@@ -30,10 +30,13 @@ RESIDUAL = ("cell_codes", "cell_starts", "centroid_rows", "levels", "list_starts
 """The same with 4 or 2 bits."""
 
 
-def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
+def write_segment(
+    path: Path, vectors: TokenVectors, bits: int = 8, *, flat: bool = False, scale: float | None = None
+) -> None:
     """Write the vectors of some documents as a segment, safe on disk when this returns.
 
-    Large segments are coded with 8, 4 or 2 bits per coordinate.
+    Large segments are coded with 8, 4 or 2 bits per coordinate, unless `flat`. `scale` is one that many of the vectors
+    were coded with before: where it still fits it is kept, so that their codes come out as they were.
     """
     assert bits in (8, 4, 2), bits
     arrays: dict[str, NDArray[Any] | Streamed] = {"offsets": vectors.offsets.astype("<i8")}
@@ -42,7 +45,7 @@ def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
     if vectors.salience is not None:
         arrays["salience"] = vectors.salience.astype("<f4")
     info: dict[str, Any] = {"dim": vectors.dim, "dtype": vectors.values.dtype.str}
-    if vectors.n_tokens < CODED_TOKENS:
+    if flat or vectors.n_tokens < CODED_TOKENS:
         write_arrays(path, {**arrays, "values": vectors.values.astype(vectors.values.dtype.newbyteorder("<"))}, info)
         return
     # The rotated vectors are read over and over: on disk, so that memory does not grow with the segment; as float16,
@@ -54,7 +57,9 @@ def write_segment(path: Path, vectors: TokenVectors, bits: int = 8) -> None:
         turned = matrix / np.float32(length)
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
             rotated[start : start + len(part)] = part @ turned
-        scale = codec.choose_scale(rotated)
+        best = codec.choose_scale(rotated)
+        known = 0.0 if scale is None else scale * length
+        scale = known if 0.7 * best <= known <= best else best
         clusters = codec.cluster(rotated, tokens_per_centroid=48 if bits == 2 else codec.TOKENS_PER_CENTROID)
         starts, lists = codec.list_documents(clusters.assigned, vectors.offsets, len(clusters.centroids))
         cells, centroids = codec.encode(clusters.cells, scale), codec.encode(clusters.centroids, scale)
@@ -181,6 +186,11 @@ class Segment:
     def nbytes(self) -> int:
         """Size of the file."""
         return self._arrays.nbytes
+
+    @property
+    def scale(self) -> float | None:
+        """The scale of the codes, if there are any."""
+        return float(self._arrays.info["scale"]) if self.coded else None
 
     @property
     def salient(self) -> bool:

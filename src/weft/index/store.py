@@ -217,10 +217,11 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------
 
-    def add(self, documents: Iterable[Document | str], vectors: TokenVectors) -> None:
+    def add(self, documents: Iterable[Document | str], vectors: TokenVectors, *, flat: bool = False) -> None:
         """Add documents with their token vectors, replacing those whose id is already there.
 
-        Of documents with one id in a single call the last counts.
+        Of documents with one id in a single call the last counts. A large batch is coded at once; `flat` leaves it as
+        it is until the next compaction, which then codes it together with the rest.
         """
         listed = [_document(d) for d in documents]
         if len(listed) != len(vectors):
@@ -232,7 +233,7 @@ class Store:
         if self.beta_d is not None:
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
         with self._writing():
-            file = self._new_segment(vectors)
+            file = self._new_segment(vectors, flat=flat)
             with self.catalogue.transaction():
                 number = self.catalogue.add_segment(file, len(listed), vectors.n_tokens)
                 for ordinal, document in enumerate(listed):
@@ -273,7 +274,8 @@ class Store:
         """Write the live documents of some segments as one; return its file, documents and tokens."""
         parts = [Part(s.segment, np.array([ordinal for ordinal, _ in ids[s.number]], dtype=np.int64)) for s in group]
         with merged(parts, self.folder / SEGMENTS) as vectors:
-            return self._new_segment(vectors), len(vectors), vectors.n_tokens
+            largest = max(group, key=lambda s: len(s.segment) if s.segment.coded else 0)
+            return self._new_segment(vectors, scale=largest.segment.scale), len(vectors), vectors.n_tokens
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -295,10 +297,10 @@ class Store:
                 self._tidy = False
                 raise
 
-    def _new_segment(self, vectors: TokenVectors) -> str:
+    def _new_segment(self, vectors: TokenVectors, **options: Any) -> str:
         file = f"{secrets.token_hex(8)}.seg"
         try:
-            write_segment(self.folder / SEGMENTS / file, vectors, bits=self.bits)
+            write_segment(self.folder / SEGMENTS / file, vectors, bits=self.bits, **options)
         except BaseException:
             with suppress(OSError):
                 (self.folder / SEGMENTS / file).unlink()
