@@ -19,7 +19,16 @@ class Engine(Adapter):
     packages = ("weft",)
 
     def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
-        ten = [(6, 48, 80), (6, 48, 120), (8, 64, 150), (8, 64, 200), (12, 96, 300), (16, 128, 400), (24, 128, 600), (32, 192, 800)]
+        ten = [
+            (6, 48, 80),
+            (6, 48, 120),
+            (8, 64, 150),
+            (8, 64, 200),
+            (12, 96, 300),
+            (16, 128, 400),
+            (24, 128, 600),
+            (32, 192, 800),
+        ]
         hundred = [(16, 128, 400), (32, 192, 1200)]
         return [
             {"top": k, "n_probe": cells, "k_prime": centroids * TOKENS_PER_CENTROID, "refine": documents}
