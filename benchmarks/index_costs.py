@@ -20,9 +20,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np
 
 import weft
-
-RESULTS = Path(__file__).with_name("RESULTS.md")
-BEGIN, END = "<!-- index-costs:begin -->", "<!-- index-costs:end -->"
+from results_file import write_section
 
 
 def resident() -> tuple[int, int]:
@@ -108,11 +106,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if arguments.write:
-        text_before = RESULTS.read_text() if RESULTS.exists() else "# Benchmark results\n"
-        if BEGIN not in text_before:
-            text_before += f"\n## Index\n\n{BEGIN}\n{END}\n"
-        head, rest = text_before.split(BEGIN)
-        RESULTS.write_text(head + BEGIN + "\n" + "\n".join(lines) + "\n" + END + rest.split(END)[1])
+        write_section("index-costs", "Index", lines)
 
 
 if __name__ == "__main__":

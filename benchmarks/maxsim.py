@@ -29,11 +29,10 @@ from pathlib import Path
 
 import numpy as np
 
+from results_file import RESULTS, write_section
 from weft.kernels import score_ragged, simd_level
 from weft.types import TokenVectors
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-BEGIN, END = "<!-- maxsim:begin -->", "<!-- maxsim:end -->"
 K, P = 4, 0.02
 
 
@@ -355,15 +354,6 @@ def report(documents: int, rounds: int) -> list[str]:
     return lines
 
 
-def write(lines: list[str]) -> None:
-    """Replace the section between the markers, or add it."""
-    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Benchmark results\n"
-    if BEGIN not in text or END not in text:
-        text += f"\n## MaxSim\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    RESULTS.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + rest.partition(END)[2], encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=2000)
@@ -373,7 +363,7 @@ def main() -> None:
     lines = report(options.documents, options.rounds)
     print("\n".join(lines))
     if options.write:
-        write(lines)
+        write_section("maxsim", "MaxSim", lines)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any
 
 from quoted import LINES, WHY
 
-RESULTS = Path(__file__).parents[1] / "RESULTS.md"
-BEGIN, END = "<!-- engines:begin -->", "<!-- engines:end -->"
+sys.path.append(str(Path(__file__).parents[1]))
+from results_file import RESULTS, write_section
+
 OURS = "weft"  # engines whose name begins so are ours
 CHEAP = ("int8", "fp16", "maxsim_cpu", "lemur_ann")  # nothing to build, or built from another's index
 HEAD = (
@@ -297,22 +299,13 @@ def section(results: Results) -> list[str]:
     return [*lines, "Not measured here:", "", *notes]
 
 
-def write(path: Path, lines: list[str]) -> None:
-    """Replace the section between the markers, or add it."""
-    text = path.read_text(encoding="utf-8") if path.exists() else "# Benchmark results\n"
-    if BEGIN not in text or END not in text:
-        text += f"\n## Engines\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    path.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + rest.partition(END)[2], encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("build/engines/results.jsonl"))
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.results.read_text(encoding="utf-8").splitlines() if line]
-    write(options.output, section(Results(lines)))
+    write_section("engines", "Engines", section(Results(lines)), options.output)
 
 
 if __name__ == "__main__":

@@ -200,6 +200,10 @@ class Segment:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def with_tokens(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the allowed documents that have tokens at all: the others have no score to rank by."""
+        return np.flatnonzero(allowed & (np.diff(self.offsets) > 0))
+
     # -- vectors -------------------------------------------------------------------------------------
 
     def vectors(self, start: int = 0, stop: int | None = None) -> TokenVectors:

@@ -27,7 +27,7 @@ def score_documents(
 
 def allowed_documents(segment: Segment, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], TokenVectors]:
     """Return the ordinals and the vectors of the allowed documents that have tokens at all."""
-    ordinals = np.flatnonzero(allowed & (np.diff(segment.offsets) > 0))
+    ordinals = segment.with_tokens(allowed)
     if len(ordinals) == len(segment):
         return ordinals, segment.vectors()
     return ordinals, segment.select(ordinals)

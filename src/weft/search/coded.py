@@ -87,7 +87,7 @@ def search_exactly(
 ) -> Scores:
     """Return the certified best k under the stored codes, and what the best document left out can reach at most."""
     rotated = segment.rotate(query[0])
-    listed = np.flatnonzero(allowed & (np.diff(segment.offsets) > 0)).astype(np.int32)
+    listed = segment.with_tokens(allowed).astype(np.int32)
     rest = -np.inf
     if isinstance(alignment, SumOfMax) and not _salient(segment, query) and len(listed) > k:
         # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top k.

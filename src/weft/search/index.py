@@ -218,7 +218,7 @@ class _Search:
     def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""
         if self.effort is None or not s.segment.coded:
-            return np.flatnonzero(allowed & (np.diff(s.segment.offsets) > 0))
+            return s.segment.with_tokens(allowed)
         return np.sort(probe(s.segment, s.segment.rotate(query[0]), allowed, self.k, self.effort).astype(np.int64))
 
     def _hits(self, query: TokenVectors, found: _Found, best: NDArray[np.int64]) -> list[Hits] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -33,7 +34,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Filter:
+class Filter(ABC):
     """Base of the nodes: combine with ``&``, ``|``, ``~``; print with `str`; equal when they print the same.
 
     Examples
@@ -48,9 +49,9 @@ class Filter:
     height: int = 0  # And, Or and Not above the deepest leaf
     terms: int = 1  # leaves below
 
+    @abstractmethod
     def matches(self, metadata: Mapping[str, Any], id: str) -> bool:  # noqa: A002
         """Evaluate the filter in Python on one document's metadata and id."""
-        raise NotImplementedError
 
     def to_sql(self, column: str = "metadata", id_column: str = "id") -> tuple[str, list[str | int | None]]:
         """Compile to an SQLite expression that is 0 or 1, never NULL, and the values of its ``?`` in order.
@@ -113,8 +114,9 @@ class _Leaf(Filter):
             value = value[key]
         return self._test(value)
 
+    @abstractmethod
     def _test(self, value: Any) -> bool:
-        raise NotImplementedError
+        """Evaluate the leaf on the value its field has."""
 
     def _test_missing(self) -> bool:
         return False
