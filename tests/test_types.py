@@ -30,10 +30,11 @@ def test_padded_and_back(texts, with_extras):
         extras = {
             "token_ids": [np.arange(len(t)) for t in texts],
             "salience": [np.ones(len(t)) * 0.5 for t in texts],
+            "spans": [np.arange(2 * len(t)).reshape(-1, 2) for t in texts],
         }
     ragged = TokenVectors.from_list(texts, **extras)
     again = TokenVectors.from_padded(*ragged.to_padded())
-    for name in ("values", "offsets", "token_ids", "salience"):
+    for name in ("values", "offsets", "token_ids", "salience", "spans"):
         ours, theirs = getattr(again, name), getattr(ragged, name)
         assert (ours is None and theirs is None) or np.array_equal(ours, theirs)
 
@@ -65,6 +66,16 @@ def test_concatenation_keeps_texts_and_drops_partial_extras():
     assert both.lengths.tolist() == [1, 2, 0, 1]
     assert both.salience is None
     assert TokenVectors.concatenate([a, a]).salience.tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_spans_go_where_their_tokens_go():
+    texts = make((2, 0, 1), spans=[[[0, 3], [4, 7]], [], [[-1, -1]]])
+    assert texts.spans.dtype == np.int32
+    assert texts[2:].spans.tolist() == [[-1, -1]]
+    assert texts.select([2, 0]).spans.tolist() == [[-1, -1], [0, 3], [4, 7]]
+    assert TokenVectors.concatenate([texts, texts]).spans.shape == (6, 2)
+    assert texts.astype(np.float16).spans.tolist() == texts.spans.tolist()
+    assert make((0,), spans=[[]]).spans.shape == (0, 2)
 
 
 def test_types_are_kept_or_widened():
@@ -101,6 +112,11 @@ V = np.ones((3, 2), np.float32)
 BAD = {
     "ragged values": (lambda: TokenVectors([[1.0], [1.0, 2.0]], [0, 2]), ["'values'", "from_list"]),
     "beyond float32": (lambda: TokenVectors([[1e300]], [0, 1]), ["'values'", "inf"]),
+    "spans too few": (lambda: TokenVectors(V, [0, 3], spans=[[0, 1]]), ["'spans'", "(3, 2)", "(1, 2)"]),
+    "spans of one number": (
+        lambda: TokenVectors.from_list([V], spans=[[1, 2, 3]]),
+        ["'spans'", "lengths [3]", "(2,)"],
+    ),
     "salience of words": (lambda: TokenVectors(V, [0, 3], salience=["a", "b", "c"]), ["'salience'", "real"]),
     "text by list": (lambda: TokenVectors(V, [0, 3])[[0, 1]], ["integer or a slice", "select"]),
     "text by fraction": (lambda: TokenVectors(V, [0, 3])[0.5], ["integer or a slice", "0.5"]),

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from weft.checks import FloatArray, concatenate_optional, float_matrix, integers, join, numbers, one_a_token
 from weft.errors import invalid
 
-FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.integer[Any]]
 
@@ -29,6 +29,7 @@ class Padded(NamedTuple):
     mask: BoolArray
     token_ids: IntArray | None
     salience: FloatArray | None
+    spans: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,9 @@ class TokenVectors:
         The vocabulary id of each token, needed by exact lexical match.
     salience : array of float, shape (T,), optional
         The unary salience u of each token (ALIGNER eq. 3), finite and not negative.
+    spans : array of int, shape (T, 2), optional
+        Where each token stands in its text: characters ``start:stop``, or (-1, -1) for a token that is not of the text
+        (special tokens, markers, expansions).
 
     Examples
     --------
@@ -62,11 +66,12 @@ class TokenVectors:
     offsets: NDArray[np.int64]
     token_ids: NDArray[np.int32] | None = None
     salience: NDArray[np.float32] | None = None
+    spans: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         owner = "TokenVectors"
-        values = _float_matrix(self.values, "values", owner)
-        offsets = _integers(self.offsets, "offsets", owner, np.int64)
+        values = float_matrix(self.values, "values", owner)
+        offsets = integers(self.offsets, "offsets", owner, np.int64)
         if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
             raise invalid("offsets", owner, "a 1-D array that starts at 0 and never falls", self.offsets)
         if offsets[-1] != len(values):
@@ -79,16 +84,21 @@ class TokenVectors:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "offsets", offsets)
         if self.token_ids is not None:
-            ids = _integers(self.token_ids, "token_ids", owner, np.int32)
-            _same_length(ids, values, "token_ids", owner)
+            ids = integers(self.token_ids, "token_ids", owner, np.int32)
+            one_a_token(ids, values, "token_ids", owner)
             object.__setattr__(self, "token_ids", ids)
         if self.salience is not None:
-            salience = np.ascontiguousarray(_array(self.salience, "salience", owner), dtype=np.float32)
-            _same_length(salience, values, "salience", owner)
+            salience = np.ascontiguousarray(numbers(self.salience, "salience", owner), dtype=np.float32)
+            one_a_token(salience, values, "salience", owner)
             if not np.isfinite(salience).all() or (salience < 0).any():
                 bad = salience[~(np.isfinite(salience) & (salience >= 0))][0]
                 raise invalid("salience", owner, "finite and >= 0", float(bad))
             object.__setattr__(self, "salience", salience)
+        if self.spans is not None:
+            spans = integers(self.spans, "spans", owner, np.int32)
+            spans = spans if spans.size else spans.reshape(0, 2)
+            one_a_token(spans, values, "spans", owner, (2,))
+            object.__setattr__(self, "spans", spans)
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -98,11 +108,12 @@ class TokenVectors:
         texts: Iterable[ArrayLike],
         token_ids: Iterable[ArrayLike] | None = None,
         salience: Iterable[ArrayLike] | None = None,
+        spans: Iterable[ArrayLike] | None = None,
         *,
         dim: int | None = None,
     ) -> TokenVectors:
         """Join one (m, dim) array per text; `dim` is needed only when there is no text to tell it."""
-        arrays = [_float_matrix(text, "texts", "TokenVectors.from_list") for text in texts]
+        arrays = [float_matrix(text, "texts", "TokenVectors.from_list") for text in texts]
         dims = {array.shape[1] for array in arrays} | ({dim} if dim is not None else set())
         if len(dims) != 1:
             expected = "arrays of one dimension (or dim= for an empty list)"
@@ -111,8 +122,9 @@ class TokenVectors:
         return cls(
             np.concatenate(arrays) if arrays else np.zeros((0, dims.pop()), dtype=np.float32),
             np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-            _join(token_ids, lengths, "token_ids", np.int32),
-            _join(salience, lengths, "salience", np.float32),
+            join(token_ids, lengths, "token_ids", np.int32),
+            join(salience, lengths, "salience", np.float32),
+            join(spans, lengths, "spans", np.int32, (2,)),
         )
 
     @classmethod
@@ -122,6 +134,7 @@ class TokenVectors:
         mask: ArrayLike,
         token_ids: ArrayLike | None = None,
         salience: ArrayLike | None = None,
+        spans: ArrayLike | None = None,
     ) -> TokenVectors:
         """Drop the padding of a (N, m, dim) batch; `mask` (N, m) is True where a token is real."""
         batch = np.asarray(values)
@@ -130,19 +143,21 @@ class TokenVectors:
             raise invalid("values", "TokenVectors.from_padded", "an array of shape (N, m, dim)", batch.shape)
         if keep.shape != batch.shape[:2]:
             raise invalid("mask", "TokenVectors.from_padded", f"an array of shape {batch.shape[:2]}", keep.shape)
-        for name, extra in (("token_ids", token_ids), ("salience", salience)):
-            if extra is not None and np.shape(extra) != keep.shape:
-                raise invalid(name, "TokenVectors.from_padded", f"an array of shape {keep.shape}", np.shape(extra))
+        for name, extra in (("token_ids", token_ids), ("salience", salience), ("spans", spans)):
+            expected = keep.shape if name != "spans" else (*keep.shape, 2)
+            if extra is not None and np.shape(extra) != expected:
+                raise invalid(name, "TokenVectors.from_padded", f"an array of shape {expected}", np.shape(extra))
         return cls(
             batch[keep],
             np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64),
             None if token_ids is None else np.asarray(token_ids)[keep],
             None if salience is None else np.asarray(salience)[keep],
+            None if spans is None else np.asarray(spans)[keep],
         )
 
     @classmethod
     def concatenate(cls, parts: Iterable[TokenVectors]) -> TokenVectors:
-        """Lay several collections end to end; ids and saliences survive only where every part has them."""
+        """Lay several collections end to end; ids, saliences and spans survive only where every part has them."""
         parts = list(parts)
         if not parts:
             raise invalid("parts", "TokenVectors.concatenate", "at least one TokenVectors", parts)
@@ -153,8 +168,9 @@ class TokenVectors:
         return cls(
             np.concatenate([part.values for part in parts]),
             np.concatenate([*offsets, starts[-1:]]).astype(np.int64),
-            _concatenate_optional([part.token_ids for part in parts]),
-            _concatenate_optional([part.salience for part in parts]),
+            concatenate_optional([part.token_ids for part in parts]),
+            concatenate_optional([part.salience for part in parts]),
+            concatenate_optional([part.spans for part in parts]),
         )
 
     @classmethod
@@ -164,10 +180,12 @@ class TokenVectors:
         offsets: NDArray[np.int64],
         token_ids: NDArray[np.int32] | None = None,
         salience: NDArray[np.float32] | None = None,
+        spans: NDArray[np.int32] | None = None,
     ) -> TokenVectors:
         """Take arrays known to be valid as they are, without the checks that read every value."""
         made = object.__new__(cls)
-        for name, value in (("values", values), ("offsets", offsets), ("token_ids", token_ids), ("salience", salience)):
+        fields = {"values": values, "offsets": offsets, "token_ids": token_ids, "salience": salience, "spans": spans}
+        for name, value in fields.items():
             object.__setattr__(made, name, value)
         return made
 
@@ -220,6 +238,7 @@ class TokenVectors:
             self.offsets[start : stop + 1] - a,
             None if self.token_ids is None else self.token_ids[a:b],
             None if self.salience is None else self.salience[a:b],
+            None if self.spans is None else self.spans[a:b],
         )
 
     def select(self, texts: Iterable[int]) -> TokenVectors:
@@ -242,19 +261,20 @@ class TokenVectors:
             mask,
             None if self.token_ids is None else pad(self.token_ids),
             None if self.salience is None else pad(self.salience),
+            None if self.spans is None else pad(self.spans),
         )
 
     def astype(self, dtype: Any) -> TokenVectors:
         """Return a copy with float32 or float16 values."""
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float16)):
             raise invalid("dtype", "TokenVectors.astype", "float32 or float16", dtype)
-        return TokenVectors(self.values.astype(dtype), self.offsets, self.token_ids, self.salience)
+        return TokenVectors(self.values.astype(dtype), self.offsets, self.token_ids, self.salience, self.spans)
 
     def __repr__(self) -> str:
-        extras = [name for name in ("token_ids", "salience") if getattr(self, name) is not None]
+        extras = [name for name in ("token_ids", "salience", "spans") if getattr(self, name) is not None]
         return (
             f"TokenVectors({len(self)} texts, {self.n_tokens} tokens, dim {self.dim}, {self.values.dtype}"
-            + (f", with {' and '.join(extras)}" if extras else "")
+            + (f", with {', '.join(extras)}" if extras else "")
             + ")"
         )
 
@@ -277,8 +297,8 @@ class Hits:
 
     def __post_init__(self) -> None:
         for name, dtype in (("query_token", np.int32), ("document", np.int64), ("document_token", np.int32)):
-            object.__setattr__(self, name, _integers(getattr(self, name), name, "Hits", dtype))
-        similarity = _array(self.similarity, "similarity", "Hits")
+            object.__setattr__(self, name, integers(getattr(self, name), name, "Hits", dtype))
+        similarity = numbers(self.similarity, "similarity", "Hits")
         object.__setattr__(self, "similarity", np.ascontiguousarray(similarity, dtype=np.float32))
         for name in ("query_token", "document", "document_token", "similarity"):
             if getattr(self, name).shape != (len(self.query_token),):
@@ -333,7 +353,7 @@ class Ranking:
     margin: float | None = None
 
     def __post_init__(self) -> None:
-        scores = np.ascontiguousarray(_array(self.scores, "scores", "Ranking"), dtype=np.float32)
+        scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)
         if scores.shape != (len(self.ids),):
             raise invalid("scores", "Ranking", f"an array of shape ({len(self.ids)},)", scores.shape)
         if np.isnan(scores).any() or (scores[1:] > scores[:-1]).any():
@@ -354,64 +374,3 @@ class Ranking:
 
     def __iter__(self) -> Iterator[Result]:
         return (self[rank] for rank in range(len(self)))
-
-
-# -- checks shared by the types ----------------------------------------------------------------------
-
-
-def _array(values: Any, parameter: str, owner: str) -> NDArray[Any]:
-    if hasattr(values, "detach"):  # a torch tensor: take its numbers, wherever they are and whatever their type
-        values = values.detach().cpu()
-        values = values.float() if values.is_floating_point() else values
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise invalid(parameter, owner, "rectangular (from_list takes texts of unequal length)", values) from None
-    if array.dtype.kind not in "fiub":
-        raise invalid(parameter, owner, "an array of real numbers", array.dtype)
-    return array
-
-
-def _float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
-    array = _array(values, parameter, owner)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise invalid(parameter, owner, "a 2-D array (tokens, dim) with dim >= 1", array.shape)
-    if array.dtype not in (np.float32, np.float16):
-        with np.errstate(over="ignore"):  # becomes infinity, refused below
-            array = array.astype(np.float32)
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise invalid(parameter, owner, "finite (no NaN, no infinity)", f"{array[row, column]} at [{row}, {column}]")
-    return np.ascontiguousarray(array)
-
-
-def _integers(values: ArrayLike, parameter: str, owner: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
-    array = _array(values, parameter, owner)
-    if array.size == 0:
-        array = array.astype(dtype)
-    if array.dtype.kind not in "iu":
-        raise invalid(parameter, owner, "an array of integers", array.dtype)
-    bounds = np.iinfo(dtype)
-    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
-        raise invalid(parameter, owner, f"within {np.dtype(dtype).name}", (array.min(), array.max()))
-    return np.ascontiguousarray(array, dtype=dtype)
-
-
-def _same_length(array: NDArray[Any], values: FloatArray, parameter: str, owner: str) -> None:
-    if array.shape != (len(values),):
-        raise invalid(parameter, owner, f"an array of shape ({len(values)},), one entry a token", array.shape)
-
-
-def _join(parts: Iterable[ArrayLike] | None, lengths: list[int], parameter: str, dtype: Any) -> NDArray[Any] | None:
-    if parts is None:
-        return None
-    arrays = [np.asarray(part) for part in parts]
-    arrays = [array if array.size else array.astype(dtype) for array in arrays]  # [] would be float64
-    if [array.shape for array in arrays] != [(length,) for length in lengths]:
-        shapes = [array.shape for array in arrays]
-        raise invalid(parameter, "TokenVectors.from_list", f"arrays of lengths {lengths}", shapes)
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
-
-
-def _concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
-    return None if any(part is None for part in parts) else np.concatenate(parts)

@@ -34,4 +34,5 @@ def prune(texts: TokenVectors, beta: float, *, parameter: str = "beta") -> Token
         np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64),
         None if texts.token_ids is None else texts.token_ids[rows],
         texts.salience[rows],
+        None if texts.spans is None else texts.spans[rows],
     )

@@ -1,0 +1,86 @@
+"""Checks shared by the types: arrays of the right kind, shape and range, or one clear line.
+
+Each takes the name of the parameter and of its owner, for the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from weft.errors import invalid
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+def numbers(values: Any, parameter: str, owner: str) -> NDArray[Any]:
+    """Return an array of real numbers, from whatever holds them: lists, NumPy, torch on any device."""
+    if hasattr(values, "detach"):  # a torch tensor: take its numbers, wherever they are and whatever their type
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise invalid(parameter, owner, "rectangular (from_list takes texts of unequal length)", values) from None
+    if array.dtype.kind not in "fiub":
+        raise invalid(parameter, owner, "an array of real numbers", array.dtype)
+    return array
+
+
+def float_matrix(values: ArrayLike, parameter: str, owner: str) -> FloatArray:
+    """Return a contiguous float32 or float16 array (tokens, dim) without NaN or infinity."""
+    array = numbers(values, parameter, owner)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise invalid(parameter, owner, "a 2-D array (tokens, dim) with dim >= 1", array.shape)
+    if array.dtype not in (np.float32, np.float16):
+        with np.errstate(over="ignore"):  # becomes infinity, refused below
+            array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise invalid(parameter, owner, "finite (no NaN, no infinity)", f"{array[row, column]} at [{row}, {column}]")
+    return np.ascontiguousarray(array)
+
+
+def integers(values: ArrayLike, parameter: str, owner: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Return a contiguous array of integers that all fit `dtype`."""
+    array = numbers(values, parameter, owner)
+    if array.size == 0:
+        array = array.astype(dtype)
+    if array.dtype.kind not in "iu":
+        raise invalid(parameter, owner, "an array of integers", array.dtype)
+    bounds = np.iinfo(dtype)
+    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+        raise invalid(parameter, owner, f"within {np.dtype(dtype).name}", (array.min(), array.max()))
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def one_a_token(
+    array: NDArray[Any], values: FloatArray, parameter: str, owner: str, entry: tuple[int, ...] = ()
+) -> None:
+    """Refuse an array that does not hold one entry (of shape `entry`) for each row of `values`."""
+    expected = (len(values), *entry)
+    if array.shape != expected:
+        raise invalid(parameter, owner, f"an array of shape {expected}, one entry a token", array.shape)
+
+
+def join(
+    parts: Iterable[ArrayLike] | None, lengths: list[int], parameter: str, dtype: Any, entry: tuple[int, ...] = ()
+) -> NDArray[Any] | None:
+    """Join one array per text, of the texts' lengths, into one."""
+    if parts is None:
+        return None
+    arrays = [np.asarray(part) for part in parts]
+    arrays = [array if array.size else array.astype(dtype).reshape(-1, *entry) for array in arrays]  # [] is float64
+    if [array.shape for array in arrays] != [(length, *entry) for length in lengths]:
+        shapes = [array.shape for array in arrays]
+        each = f", each entry of shape {entry}" if entry else ""
+        raise invalid(parameter, "TokenVectors.from_list", f"arrays of lengths {lengths}{each}", shapes)
+    return np.concatenate(arrays) if arrays else np.zeros((0, *entry), dtype=dtype)
+
+
+def concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
+    """Join arrays, or return None where one is missing."""
+    return None if any(part is None for part in parts) else np.concatenate(parts)
