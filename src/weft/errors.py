@@ -22,6 +22,18 @@ class UnsupportedCPUError(WeftError, RuntimeError):
     """A SIMD level was asked for that this machine cannot run."""
 
 
+class DataError(WeftError, ValueError):
+    """A file of texts, queries or judgements is missing or not in the layout it should have."""
+
+
+class CheckpointError(WeftError):
+    """A model is missing, not whole, or not in a layout that weft knows."""
+
+
+class TruncatedError(WeftError, ValueError):
+    """A text is longer than the model reads, and the caller asked not to have it cut."""
+
+
 class IndexStateError(WeftError):
     """The index on disk is not in a state that allows the call."""
 

@@ -1,0 +1,224 @@
+"""`train(recipe)`: everything between a checked recipe and a saved model, on sentence-transformers' trainer.
+
+Multi-device training, mixed precision, logging and checkpoints are the trainer's own. An interrupted run goes on from
+its last checkpoint when started again with the same recipe, to the same losses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import tempfile
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
+from sentence_transformers.base.modules import Transformer
+from transformers.trainer_utils import get_last_checkpoint
+
+from weft.encoders import Encoder
+from weft.errors import DataError
+from weft.training.data import Row, Source, read
+from weft.training.frozen import remember
+from weft.training.losses import AlignmentLoss
+from weft.training.mining import choose, mine_bm25, mine_index
+from weft.training.model import build_model, build_teacher
+from weft.training.recipes import Recipe
+
+logger = logging.getLogger(__name__)
+
+MINING_DEPTH = 30
+"""How many passages beyond those asked for a miner looks at, so that known relevant ones can be left out."""
+
+
+def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path:
+    """Train a recipe's model and return the folder it is saved in, ``<output>/model``.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    resume : bool
+        Go on from the last checkpoint in the output folder, if there is one.
+    progress : bool
+        Show a progress bar.
+    """
+    output = Path(recipe.training.output)
+    output.mkdir(parents=True, exist_ok=True)
+    _keep_recipe(recipe, output)
+    sources = [(source, *read(source, recipe.training.seed)) for source in recipe.data]
+    model = build_model(recipe.model, _sample_texts([rows for _, rows, _ in sources], recipe.training.seed))
+    transformers = [_transformer(model)]
+    teacher = None
+    if recipe.loss.teacher:
+        teacher = build_teacher(recipe.model, recipe.loss.teacher)
+        if teacher.tokenizer.get_vocab() != model.tokenizer.get_vocab():
+            raise DataError(f"the teacher {recipe.loss.teacher!r} has another vocabulary than {recipe.model.base!r}")
+        if recipe.loss.teacher == "base":  # its frozen layers are the model's own
+            transformers.append(_transformer(teacher))
+    loss = AlignmentLoss(
+        model,
+        recipe.loss.alignment,
+        scale=recipe.loss.scale,
+        teacher=teacher,
+        teacher_alignment=recipe.loss.teacher_alignment,
+        teacher_scale=recipe.loss.teacher_scale,
+        distillation=recipe.loss.distillation,
+        mini_batch_size=recipe.loss.mini_batch_size,
+        gather_across_devices=recipe.training.gather_across_devices,
+    )
+    with ExitStack() as stack:
+        if recipe.training.remember_frozen:
+            modules = [transformer.auto_model for transformer in transformers]
+            identity = _identity(modules[0])
+            folder = recipe.training.remember_frozen
+            stack.enter_context(remember(modules, recipe.model.frozen_layers, folder, identity))
+        datasets = prepare(sources, recipe, model)
+        for transformer in transformers:
+            transformer.document_length = recipe.training.max_document_length or recipe.model.document_length
+        trainer = MultiVectorEncoderTrainer(
+            model=model,
+            args=_arguments(recipe, datasets, progress),
+            train_dataset=datasets,
+            loss=loss,
+        )
+        checkpoint = (
+            get_last_checkpoint(str(output / "checkpoints")) if resume and (output / "checkpoints").is_dir() else None
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+    _transformer(model).document_length = recipe.model.document_length
+    with open(output / "log.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
+    model.save_pretrained(str(output / "model"))
+    return output / "model"
+
+
+def prepare(
+    sources: Sequence[tuple[Source, list[Row], dict[str, str]]], recipe: Recipe, model: MultiVectorEncoder
+) -> dict[str, Dataset]:
+    """Mine what is to be mined and return one dataset of columns for each source."""
+    made: dict[str, Dataset] = {}
+    for source, rows, corpus in sources:
+        if source.negatives and source.negatives_from in ("bm25", "index"):
+            if not corpus:
+                raise DataError(f"{source.label}: negatives can only be mined where there is a corpus")
+            depth = source.negatives + source.skip_top + MINING_DEPTH
+            if source.negatives_from == "bm25":
+                found = mine_bm25(rows, corpus, depth)
+            else:
+                found = mine_index(rows, corpus, depth, _encoder(model))
+            choose(rows, found, corpus, source.negatives, source.skip_top)
+        name = source.label
+        while name in made:
+            name += "+"
+        made[name] = Dataset.from_dict(columns(rows * source.repeat, source.negatives, recipe.training.seed))
+        logger.info("%s: %d rows, %d negatives each", name, len(made[name]), source.negatives)
+    return made
+
+
+def columns(rows: Sequence[Row], negatives: int, seed: int) -> dict[str, list[Any]]:
+    """Lay rows out as columns; a row with too few negatives gets other rows' positives.
+
+    Examples
+    --------
+    >>> columns([Row("q", "p", ["n"]), Row("r", "o")], 1, seed=0)
+    {'query': ['q', 'r'], 'positive': ['p', 'o'], 'negative_1': ['n', 'p']}
+    """
+    chance = random.Random(seed)
+    filled: list[list[str]] = []
+    for row in rows:
+        own = row.negatives[:negatives]
+        tries = 0
+        while len(own) < negatives and tries < 100:
+            other, tries = chance.choice(rows).positive, tries + 1
+            if other != row.positive and other not in own:
+                own = [*own, other]
+        if len(own) < negatives:
+            raise DataError(f"too few different texts for {negatives} negatives a query")
+        filled.append(own)
+    made: dict[str, list[Any]] = {"query": [row.query for row in rows], "positive": [row.positive for row in rows]}
+    made |= {f"negative_{i + 1}": [own[i] for own in filled] for i in range(negatives)}
+    if rows and all(len(row.scores) == 1 + negatives for row in rows):
+        made["scores"] = [row.scores for row in rows]
+    return made
+
+
+def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> MultiVectorEncoderTrainingArguments:
+    settings = recipe.training
+    rates = {}
+    if settings.head_learning_rate is not None:
+        heads = ["" if recipe.model.projection == "none" else r"\.linear\.weight$"]
+        heads += [r"^\d+\.(query|document)\."] if recipe.model.query_gate else []
+        rates = {head: settings.head_learning_rate for head in heads if head}
+    prompts: dict[str, Any] = {}
+    if recipe.model.query_prefix or recipe.model.document_prefix:
+        names = {column for dataset in datasets.values() for column in dataset.column_names} - {"scores"}
+        sides = {name: recipe.model.query_prefix if name == "query" else recipe.model.document_prefix for name in names}
+        prompts = {"prompts": sides}
+    return MultiVectorEncoderTrainingArguments(
+        output_dir=str(Path(settings.output) / "checkpoints"),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        learning_rate=settings.learning_rate,
+        learning_rate_mapping=rates,
+        warmup_steps=round(settings.warmup * settings.steps),
+        weight_decay=settings.weight_decay,
+        lr_scheduler_type=settings.scheduler,
+        optim=settings.optimizer,
+        bf16=settings.precision == "bf16",
+        fp16=settings.precision == "fp16",
+        seed=settings.seed,
+        data_seed=settings.seed,
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        logging_steps=settings.log_every,
+        batch_sampler="no_duplicates",
+        multi_dataset_batch_sampler="proportional",
+        disable_tqdm=not progress,
+        report_to=[],
+        **prompts,
+    )
+
+
+def _encoder(model: MultiVectorEncoder) -> Encoder:
+    with tempfile.TemporaryDirectory(prefix="weft-model-") as folder:
+        model.save_pretrained(folder, create_model_card=False)
+        return Encoder.load(folder)
+
+
+def _transformer(model: MultiVectorEncoder) -> Transformer:
+    found: Any = model[0]
+    assert isinstance(found, Transformer)
+    return found
+
+
+def _identity(module: Any) -> str:
+    """Name the weights of a base by the beginning of each tensor. The pooler is unused and may be random."""
+    digest = hashlib.sha256()
+    for name, parameter in module.named_parameters():
+        if name.startswith("pooler"):
+            continue
+        digest.update(name.encode())
+        digest.update(parameter.detach().float().flatten()[:64].cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sample_texts(rows: Sequence[Sequence[Row]], seed: int) -> list[str]:
+    texts = [row.positive for source in rows for row in source[:1000]]
+    random.Random(seed).shuffle(texts)
+    return texts
+
+
+def _keep_recipe(recipe: Recipe, output: Path) -> None:
+    """Write the recipe beside the checkpoints; refuse to mix two recipes in one folder."""
+    path = output / "recipe.json"
+    text = json.dumps(recipe.as_dict(), indent=1, ensure_ascii=False)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        warnings.warn(f"{str(output)!r} holds checkpoints of another recipe", stacklevel=3)
+    path.write_text(text, encoding="utf-8")
