@@ -1,11 +1,12 @@
 """weft: multi-vector retrieval as sparse alignment, rel(Q, D) = 1/Z · Σ S∘A.
 
-Importing this package needs NumPy only; torch is used when tensors are passed in.
+Importing this package loads NumPy only; torch is used when tensors are passed in, or checkpoints are loaded.
 """
 
 from importlib.metadata import version as _version
 
 from weft.alignment import Alignment, align, aligned, score
+from weft.encoders import Encoder
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
 from weft.search import Index
@@ -16,6 +17,7 @@ __version__ = _version("weft")
 __all__ = [
     "Alignment",
     "Document",
+    "Encoder",
     "Hits",
     "Index",
     "InvalidParameterError",

@@ -1,0 +1,333 @@
+"""`Encoder`: text in, `TokenVectors` out, the same from either back end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from tqdm import tqdm
+
+from weft.alignment import Gate
+from weft.alignment.spec import check_count
+from weft.encoders.backend import DOCUMENT, QUERY, Backend, Batches, usable_cpus
+from weft.encoders.settings import Settings, Side
+from weft.encoders.text import Reader, Tokens
+from weft.errors import TruncatedError, invalid
+from weft.types import TokenVectors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+logger = logging.getLogger("weft.encoders")
+
+BACKENDS = ("auto", "light", "torch")
+TRUNCATIONS = ("warn", "error", "ignore")
+_READ_AT_ONCE = 1024  # the tokenizer's own objects are large: keep few of them
+
+
+@dataclass(frozen=True, eq=False)
+class Truncation:
+    """Which texts of a call are longer than the model reads, and by how many tokens.
+
+    `texts` (n,): their positions in the call; `tokens` (n,): how many tokens of each are cut off; `length`: the limit.
+    """
+
+    texts: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    length: int
+    of: int
+    kind: str
+
+    def __bool__(self) -> bool:
+        return len(self.texts) > 0
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.texts):,} of {self.of:,} {self.kind} are longer than {self.length} tokens: "
+            f"{int(self.tokens.sum()):,} tokens were cut off"
+        )
+
+
+class Encoder:
+    """A model that turns texts into token vectors. Make one with `Encoder.load`.
+
+    Safe to share between threads.
+
+    Attributes
+    ----------
+    name : str
+        The model's name.
+    dim : int
+        Dimension of the token vectors.
+    query_length, document_length : int
+        Tokens of a text at the most, special tokens and markers included.
+    has_salience : bool
+        Whether texts come with saliences.
+    """
+
+    def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
+        self.settings = settings
+        self.tokenizer = tokenizer
+        self.backend = backend
+        self._readers = {QUERY: Reader(tokenizer, settings.query), DOCUMENT: Reader(tokenizer, settings.document)}
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path | None = None,
+        *,
+        backend: str = "auto",
+        device: str | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        projection: ArrayLike | str | Path | None = None,
+        trust_remote_code: bool = False,
+        revision: str | None = None,
+        cache_folder: str | Path | None = None,
+        local_files_only: bool = False,
+    ) -> Encoder:
+        """Load a model.
+
+        Parameters
+        ----------
+        name_or_path : str or Path, optional
+            A folder or the name of a model on the Hugging Face hub: a light folder (`weft.encoders.export`), or a
+            checkpoint of sentence-transformers, PyLate, Stanford ColBERT, XTR or a plain Hugging Face encoder. By
+            default the model that comes with weft.
+        backend : str
+            ``"light"`` (ONNX Runtime), ``"torch"``, or ``"auto"``: whichever the folder is for.
+        device : str, optional
+            For torch, ``"cpu"`` or ``"cuda"``; by default the best there is.
+        query_length, document_length : int, optional
+            Lengths other than the checkpoint's.
+        projection : array of shape (dim, hidden), or path of a .npy file, optional
+            For a plain Hugging Face encoder, which has none of its own.
+        trust_remote_code : bool
+            Run Python code that comes with the checkpoint. Never by default.
+        revision, cache_folder, local_files_only
+            For models of the hub.
+
+        Returns
+        -------
+        Encoder
+        """
+        from weft.encoders.loading import load
+
+        if backend not in BACKENDS:
+            raise invalid("backend", "Encoder.load", f"one of {BACKENDS}", backend)
+        settings, tokenizer, found = load(
+            name_or_path,
+            backend=backend,
+            device=device,
+            projection=projection,
+            trust_remote_code=trust_remote_code,
+            revision=revision,
+            cache_folder=cache_folder,
+            local_files_only=local_files_only,
+        )
+        return cls(settings.with_lengths(query_length, document_length), tokenizer, found)
+
+    # -- looking at one --------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def dim(self) -> int:
+        return self.settings.dim
+
+    @property
+    def query_length(self) -> int:
+        return self.settings.query.length
+
+    @property
+    def document_length(self) -> int:
+        return self.settings.document.length
+
+    @property
+    def has_salience(self) -> bool:
+        return self.settings.has_salience
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the vector space: a hash of the vocabulary, the prefixes and the weights.
+
+        It is what an index remembers. All forms of one model share it, so that an index made with torch opens with the
+        light form, int8 or not; lengths and scoring masks do not enter.
+        """
+        return self.settings.fingerprint or self.backend.fingerprint()
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, {self.backend.kind} {self.settings.precision}, dim {self.dim})"
+
+    # -- encoding --------------------------------------------------------------------------------
+
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int = 32,
+        threads: int | None = None,
+        progress: bool | None = None,
+        dtype: DTypeLike = np.float32,
+        truncation: str = "warn",
+    ) -> TokenVectors:
+        """Encode queries; the parameters are those of `encode_document`."""
+        return self._encode(texts, QUERY, batch_size, threads, progress, dtype, truncation)
+
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int = 32,
+        threads: int | None = None,
+        progress: bool | None = None,
+        dtype: DTypeLike = np.float32,
+        truncation: str = "warn",
+    ) -> TokenVectors:
+        """Encode documents.
+
+        Parameters
+        ----------
+        texts : str or iterable of str
+            Any text will do: an empty one has the vectors of its special tokens alone, lone surrogates are read as
+            U+FFFD.
+        batch_size : int
+            Texts at a time on torch. The light back end takes one at a time.
+        threads : int, optional
+            Processors to use; by default all that this process may.
+        progress : bool, optional
+            Show a bar on stderr; by default where a person watches and there is more than one batch.
+        dtype : dtype
+            float32, or float16 for half the memory.
+        truncation : str
+            What to do about texts that are longer than the model reads: ``"warn"`` logs one line for the call (the
+            record carries the `Truncation`), ``"error"`` raises `weft.errors.TruncatedError` before anything is
+            encoded, ``"ignore"`` cuts silently.
+
+        Returns
+        -------
+        TokenVectors
+            One text for each input, in order, with token ids, spans and, where trained, saliences.
+        """
+        return self._encode(texts, DOCUMENT, batch_size, threads, progress, dtype, truncation)
+
+    def count_tokens(self, texts: str | Iterable[str], *, query: bool = False) -> NDArray[np.int64]:
+        """Return how many tokens each text has in full, special tokens and prefix included, shape (N,)."""
+        listed = _texts(texts, "count_tokens")
+        parts = [self._readers[QUERY if query else DOCUMENT].counts(part) for part in _parts(listed)]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def truncation(self, texts: str | Iterable[str], *, query: bool = False) -> Truncation:
+        """Tell which texts would be cut, without encoding them."""
+        side = self._readers[QUERY if query else DOCUMENT].side
+        lost = np.maximum(self.count_tokens(texts, query=query) - side.length, 0)
+        return _truncation(lost, side, QUERY if query else DOCUMENT)
+
+    def _encode(
+        self,
+        texts: str | Iterable[str],
+        task: str,
+        batch_size: int,
+        threads: int | None,
+        progress: bool | None,
+        dtype: DTypeLike,
+        truncation: str,
+    ) -> TokenVectors:
+        owner = f"encode_{task}"
+        listed = _texts(texts, owner)
+        check_count(batch_size, "batch_size", owner)
+        threads = usable_cpus() if threads is None else check_count(threads, "threads", owner)
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float16)):
+            raise invalid("dtype", owner, "float32 or float16", dtype)
+        if truncation not in TRUNCATIONS:
+            raise invalid("truncation", owner, f"one of {TRUNCATIONS}", truncation)
+        reader = self._readers[task]
+        tokens = [t for part in _parts(listed) for t in reader.read(part, threads)]
+        _report(_truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task), truncation)
+        return self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
+
+    def _forward(
+        self,
+        tokens: list[Tokens],
+        task: str,
+        batch_size: int,
+        threads: int,
+        progress: bool | None,
+        dtype: np.dtype[Any],
+    ) -> TokenVectors:
+        """Run the texts, longest first, and write each one's scored vectors to its place."""
+        side = self._readers[task].side
+        gate = None if side.gate is None else Gate.parse(side.gate)
+        kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        values = np.empty((offsets[-1], self.dim), dtype=dtype)
+        salience = None if gate is None else np.empty(offsets[-1], dtype=np.float32)
+        order = np.argsort([-len(t) for t in tokens], kind="stable")
+        order = order[[len(tokens[i]) > 0 for i in order]]
+        size = batch_size if self.backend.batched else 1
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
+        batches = Batches([[tokens[i] for i in group] for group in groups], self.settings.pad_id)
+        hidden = not progress if progress is not None or len(groups) < 2 else None  # None: tqdm asks for a terminal
+        with tqdm(total=len(order), unit=" texts", smoothing=0.1, disable=hidden) as bar:
+            for group, (vectors, scores) in zip(groups, self.backend.run(batches, task, threads), strict=True):
+                u = None if scores is None or gate is None else self._salience(gate, scores, [tokens[i] for i in group])
+                for row, i in enumerate(group):
+                    scored = tokens[i].scored
+                    values[offsets[i] : offsets[i + 1]] = vectors[row, : len(scored)][scored]
+                    if salience is not None and u is not None:
+                        salience[offsets[i] : offsets[i + 1]] = u[row, : len(scored)][scored]
+                bar.update(len(group))
+        nothing = [np.zeros(0, np.int32)]
+        return TokenVectors(
+            values,
+            offsets,
+            np.concatenate(nothing + [t.ids[t.scored] for t in tokens]),
+            salience,
+            np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
+        )
+
+    @staticmethod
+    def _salience(gate: Gate, scores: NDArray[np.float32], texts: list[Tokens]) -> NDArray[np.float32]:
+        """Return u = λ · s (ALIGNER eq. 3), the gate over all tokens that the model attends to. Shapes (B, T)."""
+        mask = np.zeros(scores.shape, dtype=bool)
+        for row, t in enumerate(texts):
+            mask[row, : len(t)] = t.attended
+        s = np.where(mask, scores, 0).astype(np.float32)
+        return np.asarray(gate(s, mask) * s, dtype=np.float32)
+
+
+def _texts(texts: str | Iterable[str], owner: str) -> list[str]:
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
+        raise invalid("texts", owner, "a str or an iterable of str", texts)
+    listed = list(texts)
+    for position, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise invalid("texts", owner, "a str or an iterable of str", f"{type(text).__name__} at {position}")
+    return listed
+
+
+def _parts(texts: list[str]) -> Iterator[list[str]]:
+    return (texts[start : start + _READ_AT_ONCE] for start in range(0, len(texts), _READ_AT_ONCE))
+
+
+def _truncation(lost: NDArray[np.int64], side: Side, task: str) -> Truncation:
+    texts = np.flatnonzero(lost)
+    return Truncation(texts, lost[texts], side.length, len(lost), "queries" if task == QUERY else "documents")
+
+
+def _report(found: Truncation, how: str) -> None:
+    if not found or how == "ignore":
+        return
+    if how == "error":
+        raise TruncatedError(f"{found} (the first is text {found.texts[0]}; split_passages keeps them)")
+    logger.warning("%s", found, extra={"truncation": found})

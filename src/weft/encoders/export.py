@@ -1,0 +1,256 @@
+"""From a checkpoint to its light form: an ONNX graph, fp32 or int8, beside the tokenizer and the settings.
+
+int8 means: the weights of matrix products are bytes, one scale for each output channel; their inputs are turned to
+bytes when the graph runs, one scale for each text; rows of the embedding tables are bytes with one scale each. Weights
+use 7 of the 8 bits: on processors without VNNI the sums of products of full bytes overflow their 16 bits. The projection
+and the salience heads, a hundredth of the work, stay fp32. What each choice costs is in docs/encoders.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.encoders.encoder import Encoder
+from weft.encoders.light import open_session
+from weft.encoders.settings import MODEL_FILE, PRECISIONS, SETTINGS_FILE, TOKENIZER_FILE
+from weft.errors import CheckpointError, invalid, missing_extra
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+OPSET = 20
+LARGEST_DIFFERENCE = 1e-3
+"""An fp32 graph whose vectors differ from torch's by more than this is refused: the export went wrong."""
+
+
+def export(
+    model: Encoder | MultiVectorEncoder | str | Path,
+    folder: str | Path,
+    *,
+    precision: str = "int8",
+    name: str | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    overwrite: bool = False,
+    **load: Any,
+) -> Path:
+    """Write the light form of a model.
+
+    Parameters
+    ----------
+    model : Encoder, MultiVectorEncoder, str or Path
+        A torch encoder, a model of sentence-transformers, or what `Encoder.load` takes.
+    folder : str or Path
+        Where to write ``weft_encoder.json``, ``tokenizer.json`` and ``model.onnx``.
+    precision : str
+        ``"int8"`` or ``"fp32"``.
+    name : str, optional
+        A name for the model.
+    query_length, document_length : int, optional
+        Lengths other than the checkpoint's.
+    overwrite : bool
+        Replace a light model that is there already.
+    **load
+        Further parameters of `Encoder.load`, for a name or a path.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    if precision not in PRECISIONS:
+        raise invalid("precision", "export", f"one of {PRECISIONS}", precision)
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise invalid("folder", "export", "a folder", str(folder))
+    if folder.is_dir() and any(folder.iterdir()) and not (overwrite and (folder / SETTINGS_FILE).is_file()):
+        hint = "empty or new" + (
+            " (overwrite=True replaces a light model)" if (folder / SETTINGS_FILE).is_file() else ""
+        )
+        raise invalid("folder", "export", hint, str(folder))
+    encoder = as_torch_encoder(model, **load)
+    settings = encoder.settings.with_lengths(query_length, document_length)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
+        target = Path(made)
+        write_graph(encoder, target / MODEL_FILE)
+        if precision == "int8":
+            quantize(target / MODEL_FILE, _small_weights(encoder))
+        encoder.tokenizer.save(str(target / TOKENIZER_FILE))
+        settings = dataclasses.replace(
+            settings,
+            name=name or settings.name,
+            precision=precision,
+            fingerprint=encoder.fingerprint,
+            files={file: (target / file).stat().st_size for file in (MODEL_FILE, TOKENIZER_FILE)},
+        )
+        (target / SETTINGS_FILE).write_text(settings.to_json(), encoding="utf-8")
+        folder.mkdir(exist_ok=True)
+        for file in (MODEL_FILE, TOKENIZER_FILE, SETTINGS_FILE):
+            os.replace(target / file, folder / file)
+    return folder
+
+
+def as_torch_encoder(model: Any, **load: Any) -> Encoder:
+    """Return a torch encoder on the CPU for whatever `export` takes."""
+    if isinstance(model, (str, Path)):
+        model = Encoder.load(model, backend="torch", device="cpu", **load)
+    try:
+        from sentence_transformers import MultiVectorEncoder
+
+        from weft.encoders.torch_backend import TorchBackend, describe, plain_tokenizer
+    except ImportError as error:
+        raise missing_extra(error.name or "torch", "torch", "Exporting a model") from None
+    if isinstance(model, MultiVectorEncoder):
+        settings = describe(model, Path(model.model_card_data.model_name or "model").name)
+        return Encoder(settings, plain_tokenizer(model), TorchBackend(model, settings))
+    if not isinstance(model, Encoder) or not isinstance(model.backend, TorchBackend):
+        raise invalid("model", "export", "a torch Encoder, a MultiVectorEncoder, a folder or a name", model)
+    return model
+
+
+def write_graph(encoder: Encoder, path: Path) -> None:
+    """Write the fp32 graph, and make sure that it computes what torch does."""
+    import torch
+
+    from weft.encoders.graph import Graph
+
+    graph = Graph(copy.deepcopy(encoder.backend.model).cpu()).eval()  # type: ignore[attr-defined]
+    ids, attention = _example(encoder, (2, 7))
+    dynamic = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens")}
+    with torch.inference_mode(), _quiet_exporter():
+        torch.onnx.export(
+            graph,
+            (torch.from_numpy(ids), torch.from_numpy(attention)),
+            str(path),
+            input_names=["input_ids", "attention_mask"],
+            output_names=["vectors", "salience"] if encoder.has_salience else ["vectors"],
+            dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        session = open_session(path)
+        for shape in ((1, 1), (1, 9), (3, 16)):
+            ids, attention = _example(encoder, shape)
+            expected = [x.numpy() for x in graph(torch.from_numpy(ids), torch.from_numpy(attention))]
+            found = session.run(None, {"input_ids": ids, "attention_mask": attention})
+            real = attention.astype(bool)
+            for ours, theirs in zip(found, expected, strict=True):
+                difference = float(np.abs(ours - theirs)[real].max() / max(1.0, np.abs(theirs[real]).max()))
+                if not difference <= LARGEST_DIFFERENCE:
+                    raise CheckpointError(f"the graph of {encoder.name} differs from torch by {difference:.2g}")
+
+
+def quantize(path: Path, keep: list[np.ndarray[Any, Any]]) -> None:
+    """Turn an fp32 graph into an int8 one, in place; matrix products with the weights `keep` stay fp32."""
+    import onnx
+    from onnx import numpy_helper
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model = onnx.load(str(path))
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    kept = []
+    for node in model.graph.node:
+        if node.op_type == "MatMul" and node.input[1] in constants:
+            weight = numpy_helper.to_array(constants[node.input[1]])
+            if any(weight.shape == other.shape and np.array_equal(weight, other) for other in keep):
+                kept.append(node.name)
+    _quantize_embeddings(model)
+    # What pre-processing would do, shapes and constant folding, the exporter has done.
+    mark = model.metadata_props.add()
+    mark.key, mark.value = "onnx.quant.pre_process", "onnxruntime.quant"
+    with TemporaryDirectory(dir=path.parent) as made:
+        source, target = Path(made) / "fp32.onnx", Path(made) / "int8.onnx"
+        onnx.save(model, str(source))
+        quantize_dynamic(
+            source,
+            target,
+            op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=kept,
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+            extra_options={"MatMulConstBOnly": True},
+        )
+        shutil.move(target, path)
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Keep the exporter's remarks about itself off stderr; the graph is checked."""
+    exporter = logging.getLogger("torch.onnx")
+    before = exporter.level
+    exporter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        exporter.setLevel(before)
+
+
+def _quantize_embeddings(model: Any, least: int = 4096) -> None:
+    """Store tables that rows are gathered from as bytes, one scale a row."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    nodes, done = [], set()
+    for node in graph.node:
+        table = constants.get(node.input[0]) if node.op_type == "Gather" else None
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        if table is None or table.data_type != TensorProto.FLOAT or len(table.dims) != 2 or axis != 0:
+            nodes.append(node)
+            continue
+        values = numpy_helper.to_array(table)
+        if values.size < least or sum(table.name in other.input for other in graph.node) > 1:
+            nodes.append(node)
+            continue
+        scale = np.abs(values).max(axis=1, keepdims=True).astype(np.float32) / 127
+        scale[scale == 0] = 1
+        rows = numpy_helper.from_array(np.rint(values / scale).astype(np.int8), f"{table.name}_bytes")
+        graph.initializer.extend([rows, numpy_helper.from_array(scale, f"{table.name}_scale")])
+        out, ids = node.output[0], node.input[1]
+        nodes += [
+            helper.make_node("Gather", [f"{table.name}_bytes", ids], [f"{out}_bytes"]),
+            helper.make_node("Cast", [f"{out}_bytes"], [f"{out}_cast"], to=TensorProto.FLOAT),
+            helper.make_node("Gather", [f"{table.name}_scale", ids], [f"{out}_scale"]),
+            helper.make_node("Mul", [f"{out}_cast", f"{out}_scale"], [out]),
+        ]
+        done.add(table.name)
+    for name in done:
+        graph.initializer.remove(constants[name])
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _small_weights(encoder: Encoder) -> list[np.ndarray[Any, Any]]:
+    """Return the matrices after the transformer, as a graph has them: (in, out)."""
+    import torch
+
+    modules = list(encoder.backend.model)[1:]  # type: ignore[attr-defined]
+    linear = [layer for module in modules for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
+    return [layer.weight.detach().cpu().float().numpy().T for layer in linear]
+
+
+def _example(encoder: Encoder, shape: tuple[int, int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return token ids and a mask that hides the end of the last text. Shapes (B, T)."""
+    ids = np.random.default_rng(0).integers(1, encoder.tokenizer.get_vocab_size(), shape)
+    attention = np.ones_like(ids)
+    if shape[0] > 1:
+        attention[-1, shape[1] // 2 :] = 0
+    return ids, attention

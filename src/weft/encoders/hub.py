@@ -1,0 +1,59 @@
+"""Models of the Hugging Face hub: only the files a model needs, and the cache where there is no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from weft.encoders.settings import MODEL_FILE
+from weft.errors import CheckpointError
+
+_SUFFIXES = (".json", ".txt", ".model", ".metadata", ".jinja", ".safetensors")
+
+
+def download(
+    name: str, revision: str | None, cache_folder: str | Path | None, local_files_only: bool, with_code: bool
+) -> Path:
+    """Return the folder of a model in the local cache, fetching what is missing."""
+    from huggingface_hub import HfApi, snapshot_download
+
+    options: dict[str, Any] = {"revision": revision, "cache_dir": cache_folder}
+    try:
+        if not local_files_only:
+            try:
+                files = HfApi().list_repo_files(name, revision=revision)
+            except Exception:  # no network, or no such model: the cache decides which
+                local_files_only = True
+            else:
+                wanted = needed(files, with_code)
+                return Path(snapshot_download(name, allow_patterns=wanted, **options))
+        return Path(snapshot_download(name, local_files_only=True, **options))
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{name} is neither a folder nor a model that could be found in the cache or on the hub ({reason})"
+        ) from None
+
+
+def needed(files: Iterable[str], with_code: bool = False) -> list[str]:
+    """Choose among a repository's files: configurations, tokenizers, and one form of the weights of each folder.
+
+    Examples
+    --------
+    >>> needed(["config.json", "model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin", "tf_model.h5"])
+    ['2_Dense/pytorch_model.bin', 'config.json', 'model.safetensors']
+    """
+    paths = [PurePosixPath(file) for file in files]
+    safe = {path.parent for path in paths if path.suffix == ".safetensors"}
+    chosen = []
+    for path in paths:
+        if path.suffix == ".bin":
+            wanted = path.match("*model*.bin") and path.parent not in safe
+        elif path.suffix == ".onnx":  # graphs of other tools lie in folders of their own, a light model's at the top
+            wanted = str(path) == MODEL_FILE
+        else:
+            wanted = path.suffix in _SUFFIXES or (with_code and path.suffix == ".py")
+        if wanted:
+            chosen.append(str(path))
+    return sorted(chosen)

@@ -1,0 +1,98 @@
+"""From a name or a path to a running model: the bundled one, a light folder, a checkpoint, the hub."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.encoders.backend import Backend
+from weft.encoders.hub import download
+from weft.encoders.light import is_light_folder, read_light_folder
+from weft.encoders.settings import Settings
+from weft.errors import CheckpointError, invalid, missing_extra
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+BUNDLED = Path(__file__).parent.parent / "models" / "weft-small"
+"""The model that comes with the package."""
+
+
+def load(
+    name_or_path: str | Path | None,
+    *,
+    backend: str,
+    device: str | None,
+    projection: Any,
+    trust_remote_code: bool,
+    revision: str | None,
+    cache_folder: str | Path | None,
+    local_files_only: bool,
+) -> tuple[Settings, Tokenizer, Backend]:
+    """Load a model for `Encoder.load`, whose parameters these are."""
+    if name_or_path is None:
+        if not is_light_folder(BUNDLED):
+            raise CheckpointError("this installation of weft comes without a model: give Encoder.load a name or a path")
+        folder, name = BUNDLED, BUNDLED.name
+    else:
+        folder, name = locate(
+            name_or_path,
+            revision=revision,
+            cache_folder=cache_folder,
+            local_files_only=local_files_only,
+            with_code=trust_remote_code,
+        )
+    if is_light_folder(folder):
+        if backend == "torch":
+            raise CheckpointError(f"{name} is a light model, without the weights that torch needs: load its checkpoint")
+        for option, value in (("projection", projection), ("device", device)):
+            if value is not None:
+                raise invalid(option, "Encoder.load", "left out for a light model", value)
+        return read_light_folder(folder)
+    if backend == "light":
+        raise CheckpointError(
+            f"{name} is not a light model (no weft_encoder.json): weft export {name} FOLDER makes one"
+        )
+    try:
+        from weft.encoders.importers import import_checkpoint
+        from weft.encoders.torch_backend import TorchBackend, describe, plain_tokenizer
+    except ImportError as error:
+        if error.name is not None and error.name.partition(".")[0] in (
+            "torch",
+            "sentence_transformers",
+            "transformers",
+        ):
+            raise missing_extra(error.name.partition(".")[0], "torch", f"Loading the checkpoint {name}") from None
+        raise
+    model, layout = import_checkpoint(
+        folder, name, device=device, projection=projection, trust_remote_code=trust_remote_code
+    )
+    settings = describe(model, Path(name).name, {"source": name, "layout": layout})
+    return settings, plain_tokenizer(model), TorchBackend(model, settings)
+
+
+def locate(
+    name_or_path: str | Path,
+    *,
+    revision: str | None = None,
+    cache_folder: str | Path | None = None,
+    local_files_only: bool = False,
+    with_code: bool = False,
+) -> tuple[Path, str]:
+    """Return the folder of a model, downloaded if it is a name on the hub, and what to call it."""
+    if not isinstance(name_or_path, (str, Path)):
+        raise invalid("name_or_path", "Encoder.load", "a folder or the name of a model", name_or_path)
+    text = str(name_or_path)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        return folder, text
+    if folder.is_file():
+        raise CheckpointError(f"{text} is a file; a model is a folder")
+    if isinstance(name_or_path, Path) or not _may_be_hub_name(text):
+        raise CheckpointError(f"there is no folder {text}")
+    return download(text, revision, cache_folder, local_files_only, with_code), text
+
+
+def _may_be_hub_name(text: str) -> bool:
+    return bool(text) and not text.startswith((".", "/", "~", os.sep)) and text.count("/") <= 1 and "\\" not in text
