@@ -17,6 +17,9 @@ from transformers.utils import logging as transformers_logging
 from weft.errors import CheckpointError
 
 
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+
+
 @dataclass(frozen=True)
 class Options:
     """What `Encoder.load` was told about a checkpoint."""
@@ -86,7 +89,10 @@ def check_whole(transformer: Any, folder: Path) -> None:
     """Refuse a transformer some of whose weights the folder does not have: they would be random.
 
     A stored name may carry prefixes (``bert.``); tied weights are stored once; poolers are not used for token vectors.
+    Without a vocabulary the tokenizer would silently be an empty one.
     """
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        raise CheckpointError(f"{folder} is not whole: there is no tokenizer (tokenizer.json)")
     endings: set[str] = set()
     for name in weight_names(folder):
         parts = (
