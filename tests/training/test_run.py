@@ -1,0 +1,109 @@
+"""Whole training runs of a tiny model: they learn, they resume to the same losses, frozen layers change nothing."""
+
+import json
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sentence_transformers")
+
+from sentence_transformers import MultiVectorEncoder
+
+from weft.encoders.salience import Salience
+from weft.errors import DataError
+from weft.training.recipes import build_recipe
+from weft.training.run import train
+
+pytestmark = [
+    pytest.mark.torch,
+    # The trainer's own: no accelerator here, and what its dependencies deprecate.
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
+
+
+@pytest.fixture
+def recipe(tiny_bert, beir_folder, tmp_path):
+    def make(output="run", data=None, **tables):
+        training = {
+            "output": str(tmp_path / output),
+            "steps": 6,
+            "batch_size": 4,
+            "learning_rate": 1e-3,
+            "log_every": 1,
+            "save_every": 3,
+        }
+        settings = {
+            "model": {"base": str(tiny_bert), "dim": 8, "query_length": 8, "document_length": 16},
+            "training": training,
+            "loss": {"alignment": "xtr-in-batch:8", "scale": 10.0},
+            "data": [{"path": str(beir_folder)} | (data or {})],
+        }
+        for name, table in tables.items():
+            settings[name] = settings[name] | table
+        return build_recipe(settings)
+
+    return make
+
+
+def losses(folder):
+    entries = [json.loads(line) for line in (folder.parent / "log.jsonl").read_text().splitlines()]
+    return {entry["step"]: entry["loss"] for entry in entries if "loss" in entry}
+
+
+def test_learns(recipe):
+    loss = {"alignment": "sum-of-max,z=query", "scale": 30.0}
+    found = losses(train(recipe(loss=loss, training={"steps": 60, "learning_rate": 3e-3}), progress=False))
+    assert sum(found[i] for i in range(56, 61)) < 0.7 * sum(found[i] for i in range(1, 6))
+
+
+def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
+    gates = {"query_gate": "lp:0.5", "document_gate": "lp:0.4"}
+    folder = train(recipe(model=gates, training={"head_learning_rate": 1e-2}), progress=False)
+    model = MultiVectorEncoder(str(folder))
+    heads = [module for module in model if isinstance(module, Salience)]
+    assert len(heads) == 1
+    assert heads[0].document_gate == "lp:0.4"
+    assert not torch.equal(heads[0].document.weight, torch.zeros(1, 16))
+    assert model[0].document_length == 16
+    assert model.encode_document("red cat").shape[1] == 8
+
+
+def test_resumes_to_the_same_losses(recipe):
+    whole = losses(train(recipe("whole"), progress=False))
+    half = recipe("half")
+    train(half, progress=False)
+    for part in ("model", "checkpoints/checkpoint-6"):  # as if the power had gone after step 3
+        folder = half.training.output
+        shutil.rmtree(f"{folder}/{part}")
+    resumed = losses(train(half, progress=False))
+    assert {step: resumed[step] for step in (4, 5, 6)} == pytest.approx(
+        {step: whole[step] for step in (4, 5, 6)}, rel=1e-5
+    )
+
+
+def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
+    model = {"frozen_layers": 2, "dropout": 0.0}
+    loss = {"teacher": "base", "distillation": 0.5}
+    plain = losses(train(recipe("plain", model=model, loss=loss), progress=False))
+    remembering = {"remember_frozen": str(tmp_path / "states")}
+    for output in ("first", "second"):  # computed, then read
+        found = losses(train(recipe(output, model=model, loss=loss, training=remembering), progress=False))
+        assert found == pytest.approx(plain, rel=1e-2)  # the states are kept in half precision
+    assert next((tmp_path / "states").glob("*/states.f16")).stat().st_size > 0
+
+
+@pytest.mark.parametrize("miner", ["bm25", "index"])
+def test_mined_negatives(recipe, miner):
+    folder = train(recipe(data={"negatives": 2, "negatives_from": miner}, training={"steps": 2}), progress=False)
+    assert set(losses(folder)) == {1, 2}
+
+
+def test_missing_data(recipe, tmp_path):
+    with pytest.raises(DataError, match="no such folder"):
+        train(recipe(data={"path": str(tmp_path / "nowhere")}), progress=False)
+
+
+def test_missing_base(recipe, tmp_path):
+    with pytest.raises(DataError, match="no such model folder"):
+        train(recipe(model={"base": str(tmp_path / "nowhere")}), progress=False)
