@@ -26,6 +26,7 @@ def tiny_bert(tmp_path_factory):
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
+        initializer_range=0.3,  # random features worth training: with the usual 0.02 all tokens look alike
     )
     BertModel(config).save_pretrained(folder)
     BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)

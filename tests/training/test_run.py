@@ -8,8 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from sentence_transformers import MultiVectorEncoder
-
+from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import DataError
 from weft.training.recipes import build_recipe
@@ -53,14 +52,17 @@ def losses(folder):
 
 def test_learns(recipe):
     loss = {"alignment": "sum-of-max,z=query", "scale": 30.0}
-    found = losses(train(recipe(loss=loss, training={"steps": 60, "learning_rate": 3e-3}), progress=False))
-    assert sum(found[i] for i in range(56, 61)) < 0.7 * sum(found[i] for i in range(1, 6))
+    found = losses(
+        train(recipe(loss=loss, training={"steps": 60, "learning_rate": 1e-3, "save_every": 500}), progress=False)
+    )
+    assert sum(found[i] for i in range(51, 61)) < 0.85 * sum(found[i] for i in range(1, 11))
 
 
 def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
     gates = {"query_gate": "lp:0.5", "document_gate": "lp:0.4"}
     folder = train(recipe(model=gates, training={"head_learning_rate": 1e-2}), progress=False)
-    model = MultiVectorEncoder(str(folder))
+    model, layout = import_checkpoint(folder, "trained")
+    assert layout == "sentence-transformers"
     heads = [module for module in model if isinstance(module, Salience)]
     assert len(heads) == 1
     assert heads[0].document_gate == "lp:0.4"
@@ -70,8 +72,9 @@ def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
 
 
 def test_resumes_to_the_same_losses(recipe):
-    whole = losses(train(recipe("whole"), progress=False))
-    half = recipe("half")
+    gates = {"query_gate": "lp:0.5", "document_gate": "lp:0.4"}
+    whole = losses(train(recipe("whole", model=gates), progress=False))
+    half = recipe("half", model=gates)
     train(half, progress=False)
     for part in ("model", "checkpoints/checkpoint-6"):  # as if the power had gone after step 3
         folder = half.training.output
@@ -91,6 +94,14 @@ def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
         found = losses(train(recipe(output, model=model, loss=loss, training=remembering), progress=False))
         assert found == pytest.approx(plain, rel=1e-2)  # the states are kept in half precision
     assert next((tmp_path / "states").glob("*/states.f16")).stat().st_size > 0
+
+
+def test_goes_on_from_a_checkpoint_with_new_heads(recipe):
+    first = train(recipe("first", training={"steps": 2}), progress=False)
+    gates = {"base": str(first), "query_gate": "relu", "document_gate": "hard:0.5"}
+    second = train(recipe("second", model=gates, training={"steps": 1}), progress=False)
+    modules = [type(module).__name__ for module in import_checkpoint(second, "second")[0]]
+    assert modules == ["Transformer", "MultiVectorMask", "Salience", "Dense", "Normalize"]
 
 
 @pytest.mark.parametrize("miner", ["bm25", "index"])

@@ -17,6 +17,7 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from torch import Tensor, nn
 
+from weft.encoders.importers import detect, import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import DataError
 from weft.training.frozen import freeze
@@ -27,7 +28,13 @@ PCA_TEXTS = 256
 
 
 def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
-    """Build the model of a recipe; `texts` are documents for the PCA."""
+    """Build the model of a recipe; `texts` are documents for the PCA.
+
+    A base that is a multi-vector checkpoint already keeps its projection and, unless the recipe names gates, its
+    salience heads; gates make new heads.
+    """
+    if (folder := Path(settings.base)).is_dir() and detect(folder) != "plain":
+        return _continue(settings, folder)
     transformer = load_transformer(settings)
     hidden = transformer.get_embedding_dimension()
     modules: list[nn.Module] = [transformer, mask_module(settings)]
@@ -49,6 +56,21 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
         )
     modules.append(Normalize(module_input_name="token_embeddings"))
     model = MultiVectorEncoder(modules=modules, prompts=_prompts(settings), device=None)
+    freeze(transformer.auto_model, settings.frozen_layers)
+    return model
+
+
+def _continue(settings: ModelSettings, folder: Path) -> MultiVectorEncoder:
+    model, _ = import_checkpoint(folder, str(folder))
+    modules: list[Any] = list(model)
+    transformer = modules[0]
+    transformer.query_length, transformer.document_length = settings.query_length, settings.document_length
+    if settings.query_gate:
+        modules = [module for module in modules if not isinstance(module, Salience)]
+        place = next(i for i, module in enumerate(modules) if isinstance(module, Dense | Normalize))
+        head = Salience(transformer.get_embedding_dimension(), settings.query_gate, settings.document_gate)
+        modules.insert(place, head)
+        model = MultiVectorEncoder(modules=modules, prompts={name: text or "" for name, text in model.prompts.items()})
     freeze(transformer.auto_model, settings.frozen_layers)
     return model
 

@@ -153,7 +153,7 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
     rates = {}
     if settings.head_learning_rate is not None:
         heads = ["" if recipe.model.projection == "none" else r"\.linear\.weight$"]
-        heads += [r"^\d+\.(query|document)\."] if recipe.model.query_gate else []
+        heads += [r"(^|\.)\d+\.(query|document)\."] if recipe.model.query_gate else []
         rates = {head: settings.head_learning_rate for head in heads if head}
     prompts: dict[str, Any] = {}
     if recipe.model.query_prefix or recipe.model.document_prefix:
