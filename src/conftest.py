@@ -2,4 +2,13 @@
 
 import importlib.util
 
-collect_ignore = [] if importlib.util.find_spec("torch") else ["weft/alignment/lp_torch.py"]
+NEED_TORCH = [
+    "weft/alignment/lp_torch.py",
+    "weft/encoders/graph.py",
+    "weft/encoders/importers/*",
+    "weft/encoders/salience.py",
+    "weft/encoders/torch_backend.py",
+    "weft/training/*",
+]
+
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else NEED_TORCH

@@ -9,9 +9,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
 pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip install 'weft[torch]'")
 
-from encoders import checkpoints  # noqa: E402
-from weft import Encoder, WeftError  # noqa: E402
-from weft.encoders import importers  # noqa: E402
+from encoders import checkpoints
+from weft import Encoder, WeftError
+from weft.encoders import importers
 
 TEXTS = [
     "Which planet is known as the Red Planet?",

@@ -203,7 +203,7 @@ def _quiet_exporter() -> Iterator[None]:
         exporter.setLevel(before)
 
 
-def _quantize_embeddings(model: Any, least: int = 4096) -> None:
+def _quantize_embeddings(model: Any, least: int = 1024) -> None:
     """Store tables that rows are gathered from as bytes, one scale a row."""
     from onnx import TensorProto, helper, numpy_helper
 

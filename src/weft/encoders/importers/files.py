@@ -16,7 +16,6 @@ from transformers.utils import logging as transformers_logging
 
 from weft.errors import CheckpointError
 
-
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from sentence_transformers import MultiVectorEncoder
 
-from weft.encoders.importers.files import Options, check_whole, read_json, read_modules
+from weft.encoders.importers.files import Options, check_whole, read_json, read_modules, translated
+from weft.encoders.salience import Salience
+
+_SALIENCE = f"{Salience.__module__}.{Salience.__qualname__}"
 
 
 def matches(folder: Path) -> bool:
@@ -17,9 +21,19 @@ def matches(folder: Path) -> bool:
 
 
 def load(folder: Path, options: Options) -> MultiVectorEncoder:
-    """Load as sentence-transformers does."""
-    model = MultiVectorEncoder(
-        str(folder), device=options.device, trust_remote_code=options.trust_remote_code, local_files_only=True
-    )
-    check_whole(model[0], folder / read_modules(folder)[0].get("path", ""))
-    return model
+    """Load as sentence-transformers does; our own salience module, which it takes for foreign code, is put in here."""
+    modules = read_modules(folder)
+    others = [module for module in modules if module["type"] != _SALIENCE]
+    with translated(folder, {"modules.json": json.dumps(others)}) as readable:
+        model = MultiVectorEncoder(
+            str(readable), device=options.device, trust_remote_code=options.trust_remote_code, local_files_only=True
+        )
+    check_whole(model[0], folder / str(modules[0].get("path", "")))
+    if len(others) == len(modules):
+        return model
+    loaded = iter(model)
+    whole = [
+        Salience.load(str(folder), subfolder=str(module["path"])) if module["type"] == _SALIENCE else next(loaded)
+        for module in modules
+    ]
+    return MultiVectorEncoder(modules=whole, prompts=dict(model.prompts), device=str(model.device))
