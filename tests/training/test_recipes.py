@@ -1,10 +1,13 @@
 """Recipes are checked whole, before anything starts."""
 
+from pathlib import Path
+
 import pytest
 
 from weft.errors import DataError, InvalidParameterError
 from weft.training.recipes import RecipeError, build_recipe, read_recipe
 
+RECIPES = Path(__file__).parents[2] / "recipes"
 MODEL = {"base": "bert"}
 TRAINING = {"output": "out", "steps": 3}
 DATA = [{"path": "folder"}]
@@ -108,3 +111,10 @@ class TestFiles:
     def test_no_file(self, tmp_path):
         with pytest.raises(DataError, match="no such recipe"):
             read_recipe(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_recipes_we_ship(path):
+    recipe = read_recipe(path, folders={"data": "/data", "models": "/models"})
+    assert recipe.training.output == f"runs/{path.stem}"
+    assert path.read_text().startswith(f"# weft train recipes/{path.name} ")
