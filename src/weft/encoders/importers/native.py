@@ -36,4 +36,5 @@ def load(folder: Path, options: Options) -> MultiVectorEncoder:
         Salience.load(str(folder), subfolder=str(module["path"])) if module["type"] == _SALIENCE else next(loaded)
         for module in modules
     ]
-    return MultiVectorEncoder(modules=whole, prompts=dict(model.prompts), device=str(model.device))
+    prompts = {role: prompt for role, prompt in model.prompts.items() if prompt is not None}
+    return MultiVectorEncoder(modules=whole, prompts=prompts, device=str(model.device))

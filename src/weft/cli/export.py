@@ -1,0 +1,78 @@
+"""``weft export``: the light form of a model, with what it gains in speed and loses in precision."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.encoders.drift import Sample
+
+
+class Precision(StrEnum):
+    """How the weights are kept."""
+
+    int8 = "int8"
+    fp32 = "fp32"
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="A checkpoint: a folder or a name on the Hugging Face hub.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write the light form.")],
+    precision: Annotated[Precision, typer.Option(help="Bytes or full floats.")] = Precision.int8,
+    name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
+    query_length: Annotated[int | None, typer.Option(help="Tokens of a query at the most.")] = None,
+    document_length: Annotated[int | None, typer.Option(help="Tokens of a document at the most.")] = None,
+    projection: Annotated[Path | None, typer.Option(help=".npy of shape (dim, hidden), for a plain encoder.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a light model.")] = False,
+    compare: Annotated[bool, typer.Option(help="Measure speed and drift against torch.")] = True,
+    data: Annotated[
+        Path | None, typer.Option(help="A BEIR folder to compare on, with nDCG; else a built-in one.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split of the BEIR folder.")] = "test",
+    queries: Annotated[int, typer.Option(help="Queries to compare on at the most.")] = 100,
+    documents: Annotated[int, typer.Option(help="Documents to compare on at the most.")] = 400,
+    trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the checkpoint's code.")] = False,
+) -> None:
+    """Write the light form of MODEL to FOLDER: ONNX Runtime and tokenizers, no torch.
+
+    Then print a table: processor time of a query on one thread, and how far vectors, scores and nDCG@10 are from torch's.
+    """
+    from tempfile import TemporaryDirectory
+
+    from weft.encoders.encoder import Encoder
+    from weft.encoders.export import as_torch_encoder
+    from weft.encoders.export import export as write
+
+    sample = _sample(data, split, queries, documents) if compare else None  # a wrong folder is told before the work
+    heavy = as_torch_encoder(model, projection=projection, trust_remote_code=trust_remote_code)
+    options: dict[str, Any] = {"query_length": query_length, "document_length": document_length}
+    write(heavy, folder, precision=precision.value, name=name, overwrite=overwrite, **options)
+    light = Encoder.load(folder)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    typer.echo(f"{folder}: {light.name}, {light.settings.precision}, {light.dim} dimensions, {size:.1f} MB", err=True)
+    if sample is None:
+        return
+    from weft.encoders.drift import compare as measure
+    from weft.encoders.drift import table
+
+    with TemporaryDirectory() as made:
+        other = "fp32" if precision.value == "int8" else "int8"
+        second = Encoder.load(write(heavy, Path(made) / other, precision=other, **options))
+        forms = {f"light {encoder.settings.precision}": encoder for encoder in (light, second)}
+        heavy = Encoder(light.settings, heavy.tokenizer, heavy.backend)
+        rows = measure(heavy, dict(sorted(forms.items())), sample)
+    typer.echo("\n".join(table(rows, sample)))
+
+
+def _sample(data: Path | None, split: str, queries: int, documents: int) -> Sample:
+    from weft.collections.beir import Collection
+    from weft.encoders.drift import Sample
+
+    folder = data if data is not None else Path(__file__).parent.parent / "collections" / "demo"
+    found = Collection.read(folder, split)
+    texts = {document.id: document.full_text for document in found.documents}
+    return Sample.of(found.name, found.queries, texts, found.qrels, queries, documents)

@@ -1,0 +1,67 @@
+"""``weft VERB …``: results on stdout, messages on stderr.
+
+Exit codes: 0 done, 1 a `WeftError` or a failing file (one line says what), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from weft.cli import export
+from weft.errors import WeftError
+
+app = typer.Typer(
+    name="weft",
+    help="Multi-vector retrieval as sparse alignment.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+# One line a verb.
+app.command("export")(export.export)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"weft {version('weft')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    version: Annotated[  # noqa: ARG001 (typer acts on it)
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    logging.basicConfig(format="weft: %(message)s", stream=sys.stderr, level=logging.WARNING)
+    logging.getLogger("weft").setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="weft")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # whoever read our output has had enough; nothing more may be written, not at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (WeftError, OSError) as error:
+        typer.echo(f"weft: {' '.join(str(error).split()) or type(error).__name__}", err=True)
+        code = 1
+    if code == 130:
+        typer.echo("weft: interrupted", err=True)
+    return code
