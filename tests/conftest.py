@@ -1,5 +1,6 @@
 """Shared fixtures and Hypothesis profiles."""
 
+import json
 import os
 
 import hypothesis
@@ -17,3 +18,47 @@ def backend(request):
         return lambda array: array
     torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
     return torch.from_numpy
+
+
+# A tiny BERT with its own vocabulary, and a collection to train it on.
+
+COLOURS = ["red", "green", "blue", "round", "square", "small", "large"]
+THINGS = ["cat", "dog", "bird", "fish", "tree", "river", "stone", "house", "boat"]
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory):
+    torch = pytest.importorskip("torch", reason="needs the train extra: pip install 'weft[train]'")
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("bert")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", *COLOURS, *THINGS]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.3,  # random features worth training: with the usual 0.02 all tokens look alike
+    )
+    BertModel(config).save_pretrained(folder)
+    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def beir_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("beir")
+    corpus, queries, qrels = [], [], ["query-id\tcorpus-id\tscore"]
+    for i, (a, b) in enumerate((a, b) for a in COLOURS for b in THINGS):
+        corpus.append({"_id": f"d{i}", "title": a, "text": f"the {b} . {a} {b} , stone"})
+        queries.append({"_id": f"q{i}", "text": f"{a} {b}"})
+        qrels.append(f"q{i}\td{i}\t1")
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)))
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "train.tsv").write_text("\n".join(qrels))
+    return folder

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import export
+from weft.cli import export, train
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 
 # One line a verb.
 app.command("export")(export.export)
+app.command("train")(train.train)
 
 
 def _version(asked: bool) -> None:

@@ -14,9 +14,11 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
 from sentence_transformers.base.modules import Transformer
@@ -49,9 +51,54 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         Show a progress bar.
     """
     output = Path(recipe.training.output)
+    run = assemble(recipe)
     output.mkdir(parents=True, exist_ok=True)
     _keep_recipe(recipe, output)
+    with ExitStack() as stack:
+        if recipe.training.remember_frozen:
+            modules = [transformer.auto_model for transformer in run.transformers]
+            identity = _identity(modules[0])
+            folder = recipe.training.remember_frozen
+            stack.enter_context(remember(modules, recipe.model.frozen_layers, folder, identity))
+        datasets = prepare(run.sources, recipe, run.model)
+        for transformer in run.transformers:
+            transformer.document_length = recipe.training.max_document_length or recipe.model.document_length
+        trainer = MultiVectorEncoderTrainer(
+            model=run.model,
+            args=_arguments(recipe, datasets, progress),
+            train_dataset=datasets,
+            loss=run.loss,
+        )
+        checkpoint = (
+            get_last_checkpoint(str(output / "checkpoints")) if resume and (output / "checkpoints").is_dir() else None
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+    _transformer(run.model).document_length = recipe.model.document_length
+    with open(output / "log.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
+    run.model.save_pretrained(str(output / "model"))
+    return output / "model"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a recipe names, read and built."""
+
+    sources: list[tuple[Source, list[Row], dict[str, str]]]
+    model: MultiVectorEncoder
+    transformers: list[Transformer]
+    """The model's, and the teacher's if it is the untrained base, whose frozen layers are the model's own."""
+    loss: AlignmentLoss
+
+
+def assemble(recipe: Recipe) -> Run:
+    """Read the data and build model, teacher and loss."""
     sources = [(source, *read(source, recipe.training.seed)) for source in recipe.data]
+    for source, rows, corpus in sources:
+        if source.negatives_from in ("bm25", "index") and not corpus:
+            raise DataError(f"{source.label}: negatives can only be mined where there is a corpus")
+        if source.negatives_from == "given" and not any(row.negatives for row in rows):
+            raise DataError(f"{source.label}: negatives are to be given in the data, but no row has any")
     model = build_model(recipe.model, _sample_texts([rows for _, rows, _ in sources], recipe.training.seed))
     transformers = [_transformer(model)]
     teacher = None
@@ -59,7 +106,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         teacher = build_teacher(recipe.model, recipe.loss.teacher)
         if teacher.tokenizer.get_vocab() != model.tokenizer.get_vocab():
             raise DataError(f"the teacher {recipe.loss.teacher!r} has another vocabulary than {recipe.model.base!r}")
-        if recipe.loss.teacher == "base":  # its frozen layers are the model's own
+        if recipe.loss.teacher == "base":
             transformers.append(_transformer(teacher))
     loss = AlignmentLoss(
         model,
@@ -72,30 +119,35 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         mini_batch_size=recipe.loss.mini_batch_size,
         gather_across_devices=recipe.training.gather_across_devices,
     )
-    with ExitStack() as stack:
-        if recipe.training.remember_frozen:
-            modules = [transformer.auto_model for transformer in transformers]
-            identity = _identity(modules[0])
-            folder = recipe.training.remember_frozen
-            stack.enter_context(remember(modules, recipe.model.frozen_layers, folder, identity))
-        datasets = prepare(sources, recipe, model)
-        for transformer in transformers:
-            transformer.document_length = recipe.training.max_document_length or recipe.model.document_length
-        trainer = MultiVectorEncoderTrainer(
-            model=model,
-            args=_arguments(recipe, datasets, progress),
-            train_dataset=datasets,
-            loss=loss,
-        )
-        checkpoint = (
-            get_last_checkpoint(str(output / "checkpoints")) if resume and (output / "checkpoints").is_dir() else None
-        )
-        trainer.train(resume_from_checkpoint=checkpoint)
-    _transformer(model).document_length = recipe.model.document_length
-    with open(output / "log.jsonl", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
-    model.save_pretrained(str(output / "model"))
-    return output / "model"
+    return Run(sources, model, transformers, loss)
+
+
+def check(recipe: Recipe) -> list[str]:
+    """Do everything that a run does before its first step, and the loss of one small batch; return a summary."""
+    run = assemble(recipe)
+    summary = []
+    for source, rows, corpus in run.sources:
+        of = f", of {len(corpus):,} documents" if corpus else ""
+        mined = f", {source.negatives} negatives each ({source.negatives_from})" if source.negatives else ""
+        summary.append(f"data      {source.label}: {len(rows):,} rows{of}{mined}")
+    few = columns(run.sources[0][1][:2] * 2, 0, recipe.training.seed)
+    features = [
+        {**run.model.preprocess(few[name][:2], task=task), "task": task}
+        for name, task in (("query", "query"), ("positive", "document"))
+    ]
+    with torch.no_grad():
+        first = run.loss(features).item()
+    trained = sum(p.numel() for p in run.model.parameters() if p.requires_grad)
+    parts = " → ".join(type(module).__name__ for module in run.model)
+    summary.append(f"model     {parts}; {trained / 1e6:.1f} M parameters to train")
+    summary.append(f"loss      {run.loss.alignment}, {first:.3f} on two rows before training")
+    settings = recipe.training
+    seen = settings.steps * settings.batch_size * settings.gradient_accumulation
+    total = sum(len(rows) * source.repeat for source, rows, _ in run.sources)
+    summary.append(
+        f"training  {settings.steps:,} steps of {settings.batch_size}, {seen / total:.1f} times through the data"
+    )
+    return summary
 
 
 def prepare(
@@ -105,8 +157,6 @@ def prepare(
     made: dict[str, Dataset] = {}
     for source, rows, corpus in sources:
         if source.negatives and source.negatives_from in ("bm25", "index"):
-            if not corpus:
-                raise DataError(f"{source.label}: negatives can only be mined where there is a corpus")
             depth = source.negatives + source.skip_top + MINING_DEPTH
             if source.negatives_from == "bm25":
                 found = mine_bm25(rows, corpus, depth)

@@ -1,0 +1,40 @@
+"""``weft train``: a model from a recipe."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/xtr-small.toml.")],
+    changes: Annotated[list[str] | None, typer.Argument(help="table.key=value, as many as wanted.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
+    data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
+    models: Annotated[str | None, typer.Option(help="The same for {models}.", envvar="WEFT_MODELS")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoints there are.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Processors to use.")] = None,
+) -> None:
+    """Train the model of RECIPE; an interrupted run goes on from its last checkpoint."""
+    from weft.errors import missing_extra
+    from weft.training.recipes import read_recipe
+
+    folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
+    wanted = read_recipe(recipe, changes or (), folders)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        import torch
+
+        from weft.training.run import check as check_run
+        from weft.training.run import train as run
+    except ImportError as error:
+        raise missing_extra(error.name or "torch", "train", "training") from error
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if check:
+        typer.echo("\n".join(check_run(wanted)))
+    else:
+        typer.echo(run(wanted, resume=not fresh))
