@@ -71,12 +71,20 @@ class Store:
         self.encoder: str = settings["encoder"]
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
+        self.model: str = settings.get("model", "")
 
     # -- opening and closing -------------------------------------------------------------------------
 
     @classmethod
     def create(
-        cls, folder: str | Path, dim: int, *, encoder: str = "", bits: int = 8, beta_d: float | None = None
+        cls,
+        folder: str | Path,
+        dim: int,
+        *,
+        encoder: str = "",
+        bits: int = 8,
+        beta_d: float | None = None,
+        model: str = "",
     ) -> Self:
         """Make a new, empty index.
 
@@ -92,6 +100,8 @@ class Store:
             Bits a coordinate in large segments: about 135, 72 or 40 bytes a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
+        model : str
+            Where the encoder can be loaded from, a folder or a name; empty for the bundled one, or if unknown.
         """
         if bits not in (8, 4, 2):
             raise invalid("bits", "Store.create", "8, 4 or 2", bits)
@@ -107,7 +117,8 @@ class Store:
                 raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
             (folder / SEGMENTS).mkdir()
             try:
-                catalogue = Catalogue.create(folder, {"dim": dim, "encoder": encoder, "bits": bits, "beta_d": beta_d})
+                settings = {"dim": dim, "encoder": encoder, "bits": bits, "beta_d": beta_d, "model": model}
+                catalogue = Catalogue.create(folder, settings)
                 try:
                     for path in (folder, *(path.parent for path in made)):
                         fsync_folder(path)
@@ -277,6 +288,13 @@ class Store:
             largest = max(group, key=lambda s: len(s.segment) if s.segment.coded else 0)
             return self._new_segment(vectors, scale=largest.segment.scale), len(vectors), vectors.n_tokens
 
+    def remember_model(self, model: str) -> None:
+        """Keep where the encoder can be loaded from now."""
+        if model != self.model:
+            with self._writing(), self.catalogue.transaction():
+                self.catalogue.set("model", model)
+            self.model = model
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         with self._guard, faults_named(self.folder):
@@ -334,6 +352,7 @@ class Store:
                 "segments": len(view.segments),
                 "dim": self.dim,
                 "encoder": self.encoder,
+                "model": self.model,
                 "bits": self.bits,
                 "beta_d": self.beta_d,
                 "bytes": nbytes,
