@@ -281,7 +281,10 @@ class TokenVectors:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Retrieved token pairs as four flat arrays of one length: who matched what, and how well.
+    """Retrieved or aligned token pairs as flat arrays of one length: who matched what, and how well.
+
+    `weight` is A_ij of each pair, saliences included (ALIGNER eq. 2); None where all are 1. A `document_token` of -1
+    stands for none: the similarity was imputed (XTR eq. 4).
 
     Examples
     --------
@@ -294,14 +297,18 @@ class Hits:
     document: NDArray[np.int64]
     document_token: NDArray[np.int32]
     similarity: NDArray[np.float32]
+    weight: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         for name, dtype in (("query_token", np.int32), ("document", np.int64), ("document_token", np.int32)):
             object.__setattr__(self, name, integers(getattr(self, name), name, "Hits", dtype))
         similarity = numbers(self.similarity, "similarity", "Hits")
         object.__setattr__(self, "similarity", np.ascontiguousarray(similarity, dtype=np.float32))
-        for name in ("query_token", "document", "document_token", "similarity"):
-            if getattr(self, name).shape != (len(self.query_token),):
+        if self.weight is not None:
+            weight = numbers(self.weight, "weight", "Hits")
+            object.__setattr__(self, "weight", np.ascontiguousarray(weight, dtype=np.float32))
+        for name in ("query_token", "document", "document_token", "similarity", "weight"):
+            if getattr(self, name) is not None and getattr(self, name).shape != (len(self.query_token),):
                 raise invalid(name, "Hits", f"an array of shape ({len(self.query_token)},)", getattr(self, name).shape)
 
     def __len__(self) -> int:
@@ -310,7 +317,10 @@ class Hits:
     def of_document(self, document: int) -> Hits:
         """Return the hits within one document."""
         keep = self.document == document
-        return Hits(self.query_token[keep], self.document[keep], self.document_token[keep], self.similarity[keep])
+        weight = None if self.weight is None else self.weight[keep]
+        return Hits(
+            self.query_token[keep], self.document[keep], self.document_token[keep], self.similarity[keep], weight
+        )
 
 
 @dataclass(frozen=True)
@@ -333,9 +343,9 @@ class Result(NamedTuple):
 class Ranking:
     """Documents for one query, best first.
 
-    `hits`, where kept, holds for each result the aligned token pairs that its score was summed from. `certified`
-    is True where no other document can score higher under the stored vectors, and `margin` says by how much: the last
-    score less the best that any document left out could reach.
+    `hits`, where kept, holds for each result the aligned token pairs that its score was summed from, and `z`, of shape
+    (results,), what that sum was divided by. `certified` is True where no other document can score higher under the
+    stored vectors, and `margin` says by how much: the last score less the best that any document left out could reach.
 
     Examples
     --------
@@ -351,6 +361,7 @@ class Ranking:
     hits: Sequence[Hits] | None = None
     certified: bool = False
     margin: float | None = None
+    z: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)
@@ -360,8 +371,18 @@ class Ranking:
             raise invalid("scores", "Ranking", "sorted, best first, without NaN", scores.tolist())
         if self.hits is not None and len(self.hits) != len(self.ids):
             raise invalid("hits", "Ranking", f"one Hits for each of the {len(self.ids)} results", len(self.hits))
+        if self.z is not None and np.shape(self.z) != scores.shape:
+            raise invalid("z", "Ranking", f"an array of shape ({len(self.ids)},)", np.shape(self.z))
         object.__setattr__(self, "ids", tuple(self.ids))
         object.__setattr__(self, "scores", scores)
+
+    def contributions(self, rank: int) -> NDArray[np.float64]:
+        """Return what each pair of ``hits[rank]`` adds to the score, A_ij · S_ij / Z: they sum to ``scores[rank]``."""
+        if self.hits is None or self.z is None:
+            raise invalid("rank", "Ranking.contributions", "asked of a ranking with hits (search(hits=True))", rank)
+        pairs, z = self.hits[rank], float(self.z[rank])
+        terms = pairs.similarity.astype(np.float64) * (1.0 if pairs.weight is None else pairs.weight)
+        return terms / z if z != 0 else np.zeros_like(terms)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -8,7 +8,7 @@ from weft.alignment.backend import top_mask
 from weft.alignment.gates import budget
 from weft.alignment.spec import check_fraction
 from weft.errors import invalid
-from weft.types import TokenVectors
+from weft.types import BoolArray, TokenVectors
 
 
 def prune(texts: TokenVectors, beta: float, *, parameter: str = "beta") -> TokenVectors:
@@ -20,19 +20,24 @@ def prune(texts: TokenVectors, beta: float, *, parameter: str = "beta") -> Token
     >>> prune(texts, 0.5).salience.tolist()
     [0.8999999761581421, 0.5]
     """
-    check_fraction(beta, parameter, "prune")
-    if texts.salience is None:
-        raise invalid(parameter, "prune", "left out for texts without saliences", beta)
-    if beta == 1:
+    rows = kept(texts, beta, parameter=parameter)
+    if rows.all():
         return texts
-    padded = texts.to_padded()
-    assert padded.salience is not None
-    keep = top_mask(padded.salience, budget(beta, padded.mask)[:, None], padded.mask)
-    rows = keep[padded.mask]
     return TokenVectors.trusted(
         texts.values[rows],
-        np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)[texts.offsets],
         None if texts.token_ids is None else texts.token_ids[rows],
         texts.salience[rows],
         None if texts.spans is None else texts.spans[rows],
     )
+
+
+def kept(texts: TokenVectors, beta: float, *, parameter: str = "beta") -> BoolArray:
+    """Tell which tokens `prune` keeps, shape (T,)."""
+    check_fraction(beta, parameter, "prune")
+    if texts.salience is None:
+        raise invalid(parameter, "prune", "left out for texts without saliences", beta)
+    padded = texts.to_padded()
+    assert padded.salience is not None
+    keep: BoolArray = top_mask(padded.salience, budget(beta, padded.mask)[:, None], padded.mask)[padded.mask]
+    return keep

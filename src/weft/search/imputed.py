@@ -6,6 +6,8 @@ the corpus is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,15 +16,48 @@ from weft.errors import invalid
 from weft.types import Hits
 
 
-def score_hits(
-    hits: Hits, last: NDArray[np.float32], lengths: NDArray[np.int64], alignment: XTR
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+@dataclass(frozen=True, eq=False)
+class Imputed:
+    """The terms of eq. 4 for every candidate: N documents, n query tokens."""
+
+    hits: Hits
+    documents: NDArray[np.int64]
+    """(N,) the candidates (eq. 3), ascending."""
+    value: NDArray[np.float32]
+    """(N, n) what each query token counts: its best retrieved similarity, or m_i, or 0 where it does not count."""
+    counted: NDArray[np.bool_]
+    """(N, n) False where nothing was retrieved and nothing is imputed."""
+    imputed: NDArray[np.bool_]
+    """(N, n) True where m_i stands in."""
+    z: NDArray[np.float32]
+    """(N,)"""
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        """f_XTR′ of each candidate, shape (N,)."""
+        scores: NDArray[np.float32] = (self.value.sum(axis=1) / self.z).astype(np.float32)
+        return scores
+
+    def pairs(self, position: int) -> Hits:
+        """Return the pairs that the score of one candidate is the sum of; of an imputed one the token is -1."""
+        mine = self.hits.of_document(int(self.documents[position]))
+        # Hits come best first for each query token: its first one is the pair that counts.
+        retrieved, first = np.unique(mine.query_token, return_index=True)
+        token = np.full(self.value.shape[1], -1, dtype=np.int32)
+        token[retrieved] = mine.document_token[first]
+        token[self.imputed[position]] = -1
+        counted = np.flatnonzero(self.counted[position])
+        document = np.full(len(counted), self.documents[position])
+        return Hits(counted.astype(np.int32), document, token[counted], self.value[position][counted])
+
+
+def score_hits(hits: Hits, last: NDArray[np.float32], lengths: NDArray[np.int64], alignment: XTR) -> Imputed:
     """Score every document that a hit names.
 
     Parameters
     ----------
     hits : Hits
-        The k′ best tokens of each query token.
+        The k′ best tokens of each query token, the best first.
     last : array, shape (n,)
         Each query token's last retrieved similarity, an upper bound of all it did not retrieve.
     lengths : array, shape (documents,)
@@ -32,16 +67,18 @@ def score_hits(
 
     Returns
     -------
-    documents, scores
-        The candidates (eq. 3), ascending, and f_XTR′ of each (eq. 4).
+    Imputed
+        The candidates and what their scores are made of.
 
     Examples
     --------
     >>> hits = Hits([0, 0, 1, 1], [7, 9, 7, 7], [0, 0, 0, 1], [0.9, 0.7, 0.6, 0.5])
     >>> lengths = np.full(10, 2)
-    >>> documents, scores = score_hits(hits, np.array([0.7, 0.5], np.float32), lengths, XTR(2))
-    >>> documents.tolist(), [round(float(s), 3) for s in scores]
+    >>> found = score_hits(hits, np.array([0.7, 0.5], np.float32), lengths, XTR(2))
+    >>> found.documents.tolist(), [round(float(s), 3) for s in found.scores]
     ([7, 9], [0.75, 0.6])
+    >>> found.pairs(1).document_token.tolist()  # the second query token retrieved nothing of document 9
+    [0, -1]
     """
     n = len(last)
     documents, position = np.unique(hits.document, return_inverse=True)
@@ -50,14 +87,16 @@ def score_hits(
     np.maximum.at(best, (position, hits.query_token), hits.similarity)
     np.add.at(found, (position, hits.query_token), 1)
     if alignment.impute == "none":
-        retrieved = found > 0
-        total = np.where(retrieved, best, 0).sum(axis=1)
-        return documents, (total / np.maximum(retrieved.sum(axis=1), 1)).astype(np.float32)
-    missing = _missing(alignment, last)
-    some_missing = found < lengths[documents][:, None]
-    value = np.where(some_missing, np.maximum(best, missing), best)
-    divisor = n if alignment.z == "query" else 1
-    return documents, (value.sum(axis=1) / max(divisor, 1)).astype(np.float32)
+        counted, imputed = found > 0, np.zeros(found.shape, dtype=bool)
+        value = np.where(counted, best, np.float32(0))
+    else:
+        missing = _missing(alignment, last)
+        counted = np.ones(found.shape, dtype=bool)
+        imputed = (found < lengths[documents][:, None]) & (missing > best)
+        value = np.where(imputed, missing, best)
+    divisors = {"one": np.ones(len(documents)), "query": np.full(len(documents), n), "sum": counted.sum(axis=1)}
+    z = np.maximum(divisors[alignment.divides_by], 1).astype(np.float32)
+    return Imputed(hits, documents, value, counted, imputed, z)
 
 
 def _missing(alignment: XTR, last: NDArray[np.float32]) -> NDArray[np.float32]:

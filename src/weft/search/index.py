@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.alignment import XTR, Alignment
+from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
 from weft.alignment.spec import check_count
 from weft.errors import invalid
 from weft.index.building import build
@@ -16,12 +16,12 @@ from weft.index.check import Report, check
 from weft.index.filters import Filter
 from weft.index.filters import parse as parse_filter
 from weft.index.merging import in_parts
-from weft.index.pruning import prune
+from weft.index.pruning import kept, prune
 from weft.index.store import LiveSegment, Store, View
-from weft.kernels import aligned_pairs
-from weft.search.brute import NATIVE, allowed_documents, score_documents
-from weft.search.coded import Effort, comparable, probe, search_coded, search_exactly
-from weft.search.imputed import score_hits
+from weft.search.brute import allowed_documents, score_documents
+from weft.search.coded import Effort, probe, search_coded, search_exactly
+from weft.search.imputed import Imputed, score_hits
+from weft.search.terms import aligned_terms
 from weft.search.tokens import retrieve_tokens
 from weft.types import Document, Hits, Ranking, TokenVectors
 
@@ -34,6 +34,8 @@ class _Found:
     ordinal: NDArray[np.int64]
     score: NDArray[np.float32]
     rest: float = -np.inf
+    terms: Imputed | None = None
+    """What the scores are made of, where they come from retrieved tokens (XTR)."""
 
     @staticmethod
     def joined(parts: list[_Found]) -> _Found:
@@ -120,6 +122,10 @@ class Index(Store):
             One for each query, all from one committed state.
         """
         alignment = Alignment.parse(alignment)
+        if isinstance(alignment, InBatchTokenRetrieval):
+            raise invalid(
+                "alignment", "search", "xtr:k_prime for a corpus (xtr-in-batch is for training)", str(alignment)
+            )
         for name, value in (
             ("k", k),
             ("threads", threads),
@@ -130,13 +136,18 @@ class Index(Store):
             if value is not None or name in ("k", "threads"):
                 check_count(value, name, "search")
         batch = self._queries(queries)
+        rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
         if beta_q is not None:
+            rows = rows[kept(batch, beta_q, parameter="beta_q")]
             batch = prune(batch, beta_q, parameter="beta_q")
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
             allowed = self._allowed(view, filter)
             search = _Search(self, view, allowed, k, alignment, effort, threads)
-            return [search.rank(batch[i : i + 1], hits) for i in range(len(batch))]
+            return [
+                search.rank(batch[i : i + 1], rows[batch.offsets[i] : batch.offsets[i + 1]] if hits else None)
+                for i in range(len(batch))
+            ]
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
@@ -171,7 +182,8 @@ class _Search:
     effort: Effort | None
     threads: int
 
-    def rank(self, query: TokenVectors, with_hits: bool) -> Ranking:
+    def rank(self, query: TokenVectors, rows: NDArray[np.int64] | None) -> Ranking:
+        """Rank for one query; `rows`, if hits are wanted, tells where its tokens stood before β_q pruned it."""
         found = self._from_tokens(query) if isinstance(self.alignment, XTR) else self._from_documents(query)
         # The order of equal scores is the order of arrival: segment, then ordinal.
         order = np.lexsort((found.ordinal, found.segment, -found.score))
@@ -179,8 +191,8 @@ class _Search:
         rest = max(found.rest, float(found.score[order[self.k]]) if len(order) > self.k else -np.inf)
         certified = rest < np.inf and not isinstance(self.alignment, XTR)
         margin = float(found.score[best[-1]] - rest) if certified and len(best) and rest > -np.inf else None
-        hits = self._hits(query, found, best) if with_hits else None
-        return Ranking(self._ids(found, best), found.score[best], hits, certified=certified, margin=margin)
+        hits, z = (None, None) if rows is None else self._hits(query, found, best, rows)
+        return Ranking(self._ids(found, best), found.score[best], hits, certified=certified, margin=margin, z=z)
 
     def _ids(self, found: _Found, best: NDArray[np.int64]) -> list[str]:
         ids = np.empty(len(best), dtype=object)
@@ -212,8 +224,9 @@ class _Search:
         lengths = [np.diff(s.segment.offsets)[o] for s, o in zip(self.view.segments, ordinals, strict=True)]
         numbers = np.repeat([s.number for s in self.view.segments], [len(o) for o in ordinals]).astype(np.int64)
         empty = np.zeros(0, np.int64)
-        candidates, scores = score_hits(hits, last, np.concatenate([empty, *lengths]), self.alignment)
-        return _Found(numbers[candidates], np.concatenate([empty, *ordinals])[candidates], scores)
+        terms = score_hits(hits, last, np.concatenate([empty, *lengths]), self.alignment)
+        places = np.concatenate([empty, *ordinals])[terms.documents]
+        return _Found(numbers[terms.documents], places, terms.scores, terms=terms)
 
     def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""
@@ -221,14 +234,24 @@ class _Search:
             return s.segment.with_tokens(allowed)
         return np.sort(probe(s.segment, s.segment.rotate(query[0]), allowed, self.k, self.effort).astype(np.int64))
 
-    def _hits(self, query: TokenVectors, found: _Found, best: NDArray[np.int64]) -> list[Hits] | None:
-        if not isinstance(self.alignment, NATIVE):
-            return None
-        hits: list[Hits | None] = [None] * len(best)
-        for s in self.view.segments:
-            here = np.flatnonzero(found.segment[best] == s.number)
-            if len(here):
-                turned, documents = comparable(s.segment, query, found.ordinal[best[here]])
-                for position, pairs in zip(here, aligned_pairs(turned, documents, self.alignment), strict=True):
-                    hits[position] = pairs
-        return [pairs for pairs in hits if pairs is not None]
+    def _hits(
+        self, query: TokenVectors, found: _Found, best: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> tuple[list[Hits], NDArray[np.float32]]:
+        """Return the pairs behind the best scores, and Z of each."""
+        pairs: list[Hits | None] = [None] * len(best)
+        z = np.ones(len(best), dtype=np.float32)
+        if found.terms is not None:
+            pairs, z = [found.terms.pairs(position) for position in best], found.terms.z[best]
+        else:
+            for s in self.view.segments:
+                here = np.flatnonzero(found.segment[best] == s.number)
+                if len(here):
+                    terms = aligned_terms(s.segment, query, found.ordinal[best[here]], self.alignment)
+                    for position, (found_pairs, found_z) in zip(here, terms, strict=True):
+                        pairs[position], z[position] = found_pairs, found_z
+        named = [
+            Hits(rows[p.query_token].astype(np.int32), np.full(len(p), rank), p.document_token, p.similarity, p.weight)
+            for rank, p in enumerate(pairs)
+            if p is not None
+        ]
+        return named, z
