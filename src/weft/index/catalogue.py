@@ -210,6 +210,17 @@ class Catalogue:
         flat = np.array(rows, dtype=np.int64).reshape(-1, 2)
         return {int(segment): flat[flat[:, 0] == segment, 1] for segment in np.unique(flat[:, 0])}
 
+    def lexical(self, match: str, condition: str, parameters: Iterable[Any], limit: int) -> list[tuple[str, float]]:
+        """Return (id, BM25) of documents whose text matches an FTS5 expression, best first, of equals the older first.
+
+        `condition` is an SQL expression over `documents`, as for `select`.
+        """
+        query = (
+            "SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON documents.doc = lexical.rowid"
+            f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
+        )
+        return [(row[0], row[1]) for row in self._all(query, (match, *parameters, limit))]
+
     def places(self, segment: int) -> list[tuple[int, str]]:
         """Return (ordinal, id) of the documents that live in a segment, by ordinal."""
         return self._all("SELECT ordinal, id FROM documents WHERE segment = ? ORDER BY ordinal", (segment,))

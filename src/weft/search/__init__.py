@@ -1,5 +1,6 @@
 """Searching: query → token retrieval → imputed score → refinement → `Ranking`."""
 
 from weft.search.index import Index
+from weft.search.text import Answer, Searcher
 
-__all__ = ["Index"]
+__all__ = ["Answer", "Index", "Searcher"]

@@ -1,0 +1,139 @@
+"""`Searcher`: questions in, answers out. An index, an encoder, and the two sides of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from weft.alignment import XTR, Alignment
+from weft.index.filters import ID, Filter, In
+from weft.index.filters import parse as parse_filter
+from weft.search.hybrid import fuse
+from weft.search.index import Index
+from weft.search.lexical import search_lexical
+from weft.types import Ranking, TokenVectors
+
+DEPTH = 100
+"""How many documents each side of a hybrid search hands to the fusion, at the least."""
+
+
+class QueryEncoder(Protocol):
+    """What a search needs of an encoder (`weft.Encoder` is one)."""
+
+    def encode_query(self, texts: Sequence[str]) -> TokenVectors:
+        """Return the token vectors of each query."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The results for one query, with what their scores are made of."""
+
+    query: str
+    tokens: TokenVectors
+    """The query as the encoder reads it: one text."""
+    ranking: Ranking
+    """The results. In a hybrid search these are fused scores, and hits are found through `behind`."""
+    alignment: Alignment
+    semantic: tuple[Ranking, ...]
+    """Rankings by token vectors, with hits."""
+    lexical: Ranking | None = None
+
+    def behind(self, id: str) -> tuple[Ranking, int] | None:  # noqa: A002
+        """Return the ranking by token vectors that has a document, and its position there; None if none has."""
+        for ranking in self.semantic:
+            if id in ranking.ids:
+                return ranking, ranking.ids.index(id)
+        return None
+
+
+class Searcher:
+    """Search an index by text.
+
+    Parameters
+    ----------
+    index : Index
+    encoder : Encoder, or anything with `encode_query`
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from weft.types import Document
+    >>> class Letters:  # a token for each letter of a and b
+    ...     def encode_query(self, texts):
+    ...         return TokenVectors.from_list([np.eye(2)[["ab".index(c) for c in text]] for text in texts])
+    >>> with Index.create(tempfile.mkdtemp(), dim=2) as index:
+    ...     index.add([Document("x", "a word"), Document("y", "b word")], Letters().encode_query(["aa", "b"]))
+    ...     searcher = Searcher(index, Letters())
+    ...     plain, hybrid = searcher.search(["a"])[0], searcher.search(["b"], hybrid="rrf")[0]
+    >>> plain.ranking[0], hybrid.ranking.ids
+    (Result(id='x', score=1.0), ('y', 'x'))
+    """
+
+    def __init__(self, index: Index, encoder: QueryEncoder) -> None:
+        self.index = index
+        self.encoder = encoder
+
+    def search(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        *,
+        alignment: Alignment | str = "sum-of-max",
+        filter: Filter | str | None = None,  # noqa: A002
+        hybrid: str | None = None,
+        **options: Any,
+    ) -> list[Answer]:
+        """Find the k most relevant documents for each query, all from one committed state.
+
+        Parameters
+        ----------
+        queries : sequence of str
+        k, alignment, filter, **options
+            As for `Index.search`.
+        hybrid : str, optional
+            Fuse with BM25: ``"rrf"`` or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter holds on both sides.
+        """
+        alignment = Alignment.parse(alignment)
+        wanted = None if filter is None else parse_filter(filter)
+        tokens = self.encoder.encode_query(list(queries))
+        depth = k if hybrid is None else max(k, DEPTH)
+        with self.index.view():
+            found = self.index.search(tokens, depth, alignment=alignment, filter=wanted, **options)
+            answers = []
+            for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):
+                mine = tokens[i : i + 1]
+                if hybrid is None:
+                    answers.append(Answer(text, mine, ranking, alignment, (ranking,)))
+                    continue
+                lexical = search_lexical(self.index, text, depth, filter=wanted)
+                fused = fuse([ranking, lexical], k, method=hybrid)
+                more = self._scored([id for id in fused.ids if id not in ranking.ids], mine, alignment, options)  # noqa: A001
+                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), lexical))
+            return answers
+
+    def document(self, id: str, answer: Answer, **options: Any) -> tuple[Ranking, int] | None:  # noqa: A002
+        """Return what scored a document for an answer's query, searching for it if the answer has it not.
+
+        None where the document has no score: it has no tokens, or under XTR no query token retrieved one of them.
+        """
+        found = answer.behind(id)
+        if found is not None:
+            return found
+        if isinstance(answer.alignment, XTR):  # what a token retrieves depends on all documents: look at all candidates
+            everything = max(len(self.index), 1)
+            (ranking,) = self.index.search(answer.tokens, everything, alignment=answer.alignment, **options)
+            return (ranking, ranking.ids.index(id)) if id in ranking.ids else None
+        rankings = self._scored([id], answer.tokens, answer.alignment, options)
+        return (rankings[0], 0) if rankings and len(rankings[0]) else None
+
+    def _scored(
+        self, ids: list[str], tokens: TokenVectors, alignment: Alignment, options: dict[str, Any]
+    ) -> list[Ranking]:
+        """Score some documents by token vectors; none under XTR, whose scores depend on all other documents."""
+        if not ids or isinstance(alignment, XTR):
+            return []
+        kept = {name: value for name, value in options.items() if name != "filter"}
+        return self.index.search(tokens, len(ids), alignment=alignment, filter=In(ID, tuple(ids)), **kept)
