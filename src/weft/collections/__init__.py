@@ -1,1 +1,1 @@
-"""Collections of texts with queries and judgements: reading them, and the small one that comes with the package."""
+"""Texts in: files, folders and streams as documents; test collections with queries and judgements; the demo collection."""
