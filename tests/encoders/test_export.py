@@ -11,7 +11,7 @@ pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip 
 
 from encoders import checkpoints
 from weft import Encoder, WeftError
-from weft.encoders.export import export
+from weft.encoders.export import export, write_folder, write_graph
 
 TEXTS = [
     "Which planet is known as the Red Planet?",
@@ -67,11 +67,9 @@ def test_fp32_gives_torchs_vectors(kind, tmp_path):
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("salient")
     heavy = Encoder.load(salient(folder / "model"), device="cpu")
-    return (
-        heavy,
-        {p: Encoder.load(export(heavy, folder / p, precision=p, name="mine")) for p in ("fp32", "int8")},
-        folder,
-    )
+    write_graph(heavy, folder / "graph")
+    lights = {p: write_folder(heavy, folder / "graph", folder / p, precision=p, name="mine") for p in ("fp32", "int8")}
+    return heavy, {p: Encoder.load(light) for p, light in lights.items()}, folder
 
 
 def test_saliences_agree_and_are_those_of_the_module(both):
@@ -157,3 +155,19 @@ def test_batches_do_not_change_torchs_vectors(both):
     before = torch.get_num_threads()
     heavy.encode_query("mars", threads=1)
     assert torch.get_num_threads() == before
+
+
+def test_the_command_writes_and_compares(tmp_path, capsys):
+    from weft.cli.main import main
+
+    checkpoints.stanford(tmp_path / "model")
+    arguments = ["--queries", "5", "--documents", "12", "--name", "tiny"]
+    assert main(["export", str(tmp_path / "model"), str(tmp_path / "light"), *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert "tiny, int8, 8 dimensions" in err
+    rows = [line.split(" | ") for line in out.splitlines() if line.startswith(("| torch", "| light"))]
+    assert [row[0] for row in rows] == ["| torch fp32", "| light fp32", "| light int8"]
+    cosines = [float(row[3].split()[0]) for row in rows]
+    assert cosines[0] == cosines[1] == 1
+    assert 0.95 < cosines[2] < 1
+    assert Encoder.load(tmp_path / "light").name == "tiny"

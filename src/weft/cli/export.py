@@ -39,31 +39,35 @@ def export(
 ) -> None:
     """Write the light form of MODEL to FOLDER: ONNX Runtime and tokenizers, no torch.
 
-    Then print a table: processor time of a query on one thread, and how far vectors, scores and nDCG@10 are from torch's.
+    Then print a table: processor time of a query on one thread; how far vectors, scores and nDCG@10 are from torch's.
     """
     from tempfile import TemporaryDirectory
 
     from weft.encoders.encoder import Encoder
-    from weft.encoders.export import as_torch_encoder
-    from weft.encoders.export import export as write
+    from weft.encoders.export import as_torch_encoder, check_target, write_folder, write_graph
 
-    sample = _sample(data, split, queries, documents) if compare else None  # a wrong folder is told before the work
+    check_target(folder, precision.value, overwrite)  # what is wrong is told before the work
+    sample = _sample(data, split, queries, documents) if compare else None
     heavy = as_torch_encoder(model, projection=projection, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"query_length": query_length, "document_length": document_length}
-    write(heavy, folder, precision=precision.value, name=name, overwrite=overwrite, **options)
-    light = Encoder.load(folder)
-    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-    typer.echo(f"{folder}: {light.name}, {light.settings.precision}, {light.dim} dimensions, {size:.1f} MB", err=True)
-    if sample is None:
-        return
-    from weft.encoders.drift import compare as measure
-    from weft.encoders.drift import table
-
     with TemporaryDirectory() as made:
+        graph = Path(made) / "fp32.onnx"
+        write_graph(heavy, graph)
+        write_folder(heavy, graph, folder, precision=precision.value, name=name, overwrite=overwrite, **options)
+        light = Encoder.load(folder)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        typer.echo(
+            f"{folder}: {light.name}, {light.settings.precision}, {light.dim} dimensions, {size:.1f} MB", err=True
+        )
+        if sample is None:
+            return
+        from weft.encoders.drift import compare as measure
+        from weft.encoders.drift import table
+
         other = "fp32" if precision.value == "int8" else "int8"
-        second = Encoder.load(write(heavy, Path(made) / other, precision=other, **options))
+        second = Encoder.load(write_folder(heavy, graph, Path(made) / other, precision=other, **options))
         forms = {f"light {encoder.settings.precision}": encoder for encoder in (light, second)}
-        heavy = Encoder(light.settings, heavy.tokenizer, heavy.backend)
+        heavy = Encoder(heavy.settings.with_lengths(**options), heavy.tokenizer, heavy.backend)
         rows = measure(heavy, dict(sorted(forms.items())), sample)
     typer.echo("\n".join(table(rows, sample)))
 

@@ -102,9 +102,10 @@ def compare(reference: Encoder, others: Mapping[str, Encoder], sample: Sample, r
 def table(rows: list[Drift], sample: Sample) -> list[str]:
     """Return the rows as a Markdown table with a line on what was measured."""
     lines = [
-        f"{sample.name}: {len(sample.queries)} queries, a pool of {len(sample.documents)} documents.",
+        f"{sample.name}: {len(sample.queries)} queries, a pool of {len(sample.documents)} documents; score drift: mean "
+        "absolute difference of sum-of-max scores, for each query token.",
         "",
-        "| form | CPU ms a query | × torch | token cosine (1st percentile) | score drift a token | same top 10 | nDCG@10 |",
+        "| form | CPU ms a query | × torch | token cosine (1st percentile) | score drift | same top 10 | nDCG@10 |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:

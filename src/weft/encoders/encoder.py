@@ -225,6 +225,11 @@ class Encoder:
         parts = [self._readers[QUERY if query else DOCUMENT].counts(part) for part in _parts(listed)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
+    def token_spans(self, text: str) -> NDArray[np.int32]:
+        """Return where each token of a document stands in its text, however long: shape (T, 2), no special tokens."""
+        (listed,) = _texts([text], "token_spans")
+        return self._readers[DOCUMENT].spans(listed)
+
     def truncation(self, texts: str | Iterable[str], *, query: bool = False) -> Truncation:
         """Tell which texts would be cut, without encoding them."""
         side = self._readers[QUERY if query else DOCUMENT].side

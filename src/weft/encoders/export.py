@@ -70,25 +70,50 @@ def export(
     Path
         The folder.
     """
+    check_target(folder, precision, overwrite)
+    encoder = as_torch_encoder(model, **load)
+    with TemporaryDirectory() as made:
+        graph = Path(made) / MODEL_FILE
+        write_graph(encoder, graph)
+        lengths = {"query_length": query_length, "document_length": document_length}
+        return write_folder(encoder, graph, folder, precision=precision, name=name, overwrite=overwrite, **lengths)
+
+
+def check_target(folder: str | Path, precision: str, overwrite: bool) -> None:
+    """Refuse a place that the light form must not be written to, before the long work."""
     if precision not in PRECISIONS:
         raise invalid("precision", "export", f"one of {PRECISIONS}", precision)
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise invalid("folder", "export", "a folder", str(folder))
-    if folder.is_dir() and any(folder.iterdir()) and not (overwrite and (folder / SETTINGS_FILE).is_file()):
-        hint = "empty or new" + (
-            " (overwrite=True replaces a light model)" if (folder / SETTINGS_FILE).is_file() else ""
-        )
+    light = (folder / SETTINGS_FILE).is_file()
+    if folder.is_dir() and any(folder.iterdir()) and not (overwrite and light):
+        hint = "empty or new" + (" (overwrite=True replaces a light model)" if light else "")
         raise invalid("folder", "export", hint, str(folder))
-    encoder = as_torch_encoder(model, **load)
-    settings = encoder.settings.with_lengths(query_length, document_length)
+
+
+def write_folder(
+    encoder: Encoder,
+    graph: Path,
+    folder: str | Path,
+    *,
+    precision: str = "int8",
+    name: str | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a light folder around the fp32 graph that `write_graph` made; the parameters are those of `export`."""
+    check_target(folder, precision, overwrite)
+    folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         target = Path(made)
-        write_graph(encoder, target / MODEL_FILE)
+        shutil.copyfile(graph, target / MODEL_FILE)
         if precision == "int8":
             quantize(target / MODEL_FILE, _small_weights(encoder))
         encoder.tokenizer.save(str(target / TOKENIZER_FILE))
+        settings = encoder.settings.with_lengths(query_length, document_length)
         settings = dataclasses.replace(
             settings,
             name=name or settings.name,

@@ -65,6 +65,13 @@ class Reader:
         """Return how many tokens each text has in full, special tokens and prefix included."""
         return np.array([len(e.ids) for e in self._encode(texts, threads)], dtype=np.int64)
 
+    def spans(self, text: str) -> NDArray[np.int32]:
+        """Return the spans of all tokens of the text itself, none cut off, shape (T, 2)."""
+        (encoding,) = self._encode([text], 1)
+        special = np.array(encoding.special_tokens_mask, dtype=bool)
+        spans = self._spans(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2), special, text)
+        return np.ascontiguousarray(spans[spans[:, 0] != OUTSIDE])
+
     def _encode(self, texts: list[str], threads: int) -> list[Encoding]:
         whole = [self.side.prefix + _SURROGATES.sub("\ufffd", text) for text in texts]
         if threads == 1 or len(whole) == 1:
