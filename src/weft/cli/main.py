@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import export, train
+from weft.cli import add, check, compact, delete, export, get, index, info, train
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -25,6 +25,13 @@ app = typer.Typer(
 )
 
 # One line a verb.
+app.command("index")(index.index)
+app.command("add")(add.add)
+app.command("delete")(delete.delete)
+app.command("get")(get.get)
+app.command("info")(info.info)
+app.command("check")(check.check)
+app.command("compact")(compact.compact)
 app.command("export")(export.export)
 app.command("train")(train.train)
 
@@ -62,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 1
     except (WeftError, OSError) as error:
         typer.echo(f"weft: {' '.join(str(error).split()) or type(error).__name__}", err=True)
-        code = 1
+        return getattr(error, "exit_code", 1)
     if code == 130:
         typer.echo("weft: interrupted", err=True)
     return code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.errors import CheckpointError, IndexFormatError, NotAnIndexError
+from weft.errors import CheckpointError, IndexFormatError, NotAnIndexError, WeftError
 
 if TYPE_CHECKING:
     from weft.encoders import Encoder
@@ -21,6 +21,15 @@ Model = Annotated[
         "--model", "-m", metavar="FOLDER", help="The model, a folder or a name; by default the one of the index."
     ),
 ]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class InterruptedRunError(WeftError):
+    """Ctrl-C, with a word on how far it got."""
+
+    exit_code = 130
 
 
 def open_index(path: Path) -> Index:

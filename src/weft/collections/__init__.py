@@ -1,1 +1,1 @@
-"""Texts in: files, folders and streams as documents; test collections with queries and judgements; the demo collection."""
+"""Texts in: files, folders and streams as documents; test collections with queries and judgements; the demo's."""

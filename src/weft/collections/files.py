@@ -42,10 +42,7 @@ class Source:
 def read_sources(
     found: Iterable[Found], fields: Fields, report: Report, *, stdin: IO[bytes] | None = None, largest: int = LARGEST
 ) -> Iterator[Source]:
-    """Read the files that `find` found.
-
-    What cannot be read is reported and left out, unless the user asked for that very file: then it is an error.
-    """
+    """Read the files that `find` found; what cannot be read is reported and left out."""
     for file in found:
         try:
             if file.kind == STDIN:
@@ -60,10 +57,6 @@ def read_sources(
                 yield _single(file, largest)
         except (DataError, MissingExtraError, OSError) as error:
             reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            if file.asked:
-                if isinstance(error, MissingExtraError):
-                    raise
-                raise DataError(f"{file.name}: {reason}") from None
             report(Skipped(file.name, reason, lost=True))
 
 
@@ -107,23 +100,18 @@ def _single(file: Found, largest: int) -> Source:
 
 def _records(rows: Iterable[Row], file: Found, fields: Fields, report: Report) -> Iterator[Source]:
     packed = file.path.suffix == ".gz"
-    fits = False  # whether the options suit this file: some row could be read
     for row in rows:
         try:
             if isinstance(row.fields, DataError):
                 raise row.fields
             made = record(row.fields, fields)
         except DataError as error:
-            where = "" if str(error).startswith("line ") else f"line {row.number}: "
-            if file.asked and not fits and not isinstance(row.fields, DataError):
-                raise
-            report(Skipped(file.name, f"{where}{error}", lost=True))
+            report(Skipped(file.name, str(error), True, row.number))
             continue
-        fits = True
         content = json.dumps([made.id, made.title, made.text, made.metadata], sort_keys=True).encode()
         digest = content_hash(content)
         if not made.text.strip() and not made.title:
-            report(Skipped(file.name, f"line {row.number}: no text in it"))
+            report(Skipped(file.name, "no text in it", line=row.number))
             continue
         name = made.id or (f"stdin:{digest[:16]}" if file.kind == STDIN else f"{file.name}:{row.number}")
         yield Source(name, file.name, digest, 0 if packed else row.size, partial(_document, name, made, file))

@@ -31,12 +31,17 @@ KINDS = {
 class Skipped(NamedTuple):
     """Something that was not indexed.
 
-    `lost` is True if it may well hold texts that could not be read: what an index has of it must then stay.
+    `lost` is True if it may well hold texts that could not be read: what an index has of it must then stay. `line` is
+    set if only one row of the file is meant.
     """
 
     path: str
     reason: str
     lost: bool = False
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}{'' if self.line is None else f', line {self.line}'}: {self.reason}"
 
 
 Report = Callable[[Skipped], None]
@@ -50,7 +55,7 @@ class Found(NamedTuple):
     kind: str
     size: int
     asked: bool
-    """The user named this very file, so failing to read it is an error, not an omission."""
+    """The user named this very file, and did not merely name a folder that has it."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def _json_lines(file: IO[bytes]) -> Iterator[Row]:
 def _as_json(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row]:
     for number, line in lines:
         value = _json_row(line)
-        yield Row(number, len(line), value if isinstance(value, dict) else DataError(f"line {number}: {value}"))
+        yield Row(number, len(line), value if isinstance(value, dict) else DataError(value))
 
 
 def _json_row(line: bytes) -> dict[str, Any] | str:
@@ -222,7 +222,7 @@ def _cells(text: io.TextIOWrapper, kind: str, fields: Fields) -> Iterator[Row]:
             cells = dict(zip(names or map(str, range(1, len(row) + 1)), map(_repaired, row), strict=False))
             value: Mapping[str, Any] | DataError = _typed(cells, fields)
             if names and len(row) > len(names):
-                value = DataError(f"line {reader.line_num}: {len(row)} cells under {len(names)} names")
+                value = DataError(f"{len(row)} cells under {len(names)} names")
             yield Row(reader.line_num, sum(map(len, row)) + len(row), value)
     except csv.Error as error:
         raise DataError(f"not readable as {kind}, line {reader.line_num}: {error}") from None

@@ -199,6 +199,18 @@ class Catalogue:
         rows = self._all("SELECT id, text, metadata FROM documents WHERE id = ?", (id,))
         return Document(rows[0][0], rows[0][1], json.loads(rows[0][2])) if rows else None
 
+    def family(self, id: str) -> list[Document]:  # noqa: A002
+        """Return the document with this id, and those whose ids are made from it: ``id#…``."""
+        # '$' follows '#': a range of the unique index over ids.
+        query = "SELECT id, text, metadata FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
+        return [Document(i, t, json.loads(m)) for i, t, m in self._all(query, (id, f"{id}#", f"{id}$"))]
+
+    def marked(self, *paths: str) -> list[tuple[Any, ...]]:
+        """Return (id, a value for each path) of each document whose metadata has something at the first JSON path."""
+        columns = ", ".join("json_extract(metadata, ?)" for _ in paths)
+        query = f"SELECT id, {columns} FROM documents WHERE json_extract(metadata, ?) IS NOT NULL"
+        return self._all(query, (*paths, paths[0]))
+
     def place(self, id: str) -> tuple[int, int] | None:  # noqa: A002
         """Return where a document lives, (segment, ordinal), or None."""
         rows = self._all("SELECT segment, ordinal FROM documents WHERE id = ?", (id,))

@@ -288,6 +288,11 @@ class Store:
             largest = max(group, key=lambda s: len(s.segment) if s.segment.coded else 0)
             return self._new_segment(vectors, scale=largest.segment.scale), len(vectors), vectors.n_tokens
 
+    def lock(self) -> None:
+        """Take the writer's lock now and keep it until `close`, before work that would be in vain without it."""
+        with self._writing():
+            pass
+
     def remember_model(self, model: str) -> None:
         """Keep where the encoder can be loaded from now."""
         if model != self.model:

@@ -1,0 +1,90 @@
+"""``weft add``: a text, or many on stdin, into an index."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, Model, encoder_of, open_index
+from weft.errors import DataError, invalid
+from weft.types import Document
+
+if TYPE_CHECKING:
+    from weft.collections.files import Source
+
+
+def add(
+    index: IndexPath,
+    text: Annotated[
+        str | None, typer.Argument(help="The text; without one, stdin: JSON lines, or one text a line.")
+    ] = None,
+    document_id: Annotated[str | None, typer.Option("--id", help="Its id; by default made from the text.")] = None,
+    metadata: Annotated[str | None, typer.Option(help="A JSON object, such as '{\"year\": 2024}'.")] = None,
+    model: Model = None,
+    as_json: Json = False,
+) -> None:
+    """Add TEXT to INDEX, in place of the document with the same id if there is one. Prints the ids."""
+    from weft.collections.files import read_sources
+    from weft.collections.find import STDIN, Found
+    from weft.collections.records import Fields
+    from weft.ingest import Summary, update
+
+    summary = Summary()
+    if text is not None:
+        sources = iter([_source(text, document_id, _object(metadata))])
+    else:
+        if document_id is not None or metadata is not None:
+            raise invalid("--id and --metadata", "weft add", "given with a TEXT", "none")
+        stdin = Found(Path(STDIN), STDIN, STDIN, 0, True)
+        sources = read_sources([stdin], Fields(), summary.skipped.append, stdin=sys.stdin.buffer)
+    with open_index(index) as opened:
+        opened.lock()
+        encoder = encoder_of(opened, model)
+        update(opened, encoder, _counted(sources), summary=summary, progress=None if text is None else False)
+    for skipped in summary.skipped:
+        typer.echo(f"weft: skipped {skipped}", err=True)
+    if as_json:
+        counts = {name: getattr(summary, name) for name in ("added", "updated", "unchanged", "passages")}
+        typer.echo(json.dumps({**counts, "ids": summary.ids}, ensure_ascii=False))
+    else:
+        for name in summary.ids:
+            typer.echo(name)
+        typer.echo(f"{index}: {summary}", err=True)
+
+
+def _counted(sources: Iterator[Source]) -> Iterator[Source]:
+    first = next(sources, None)
+    if first is None:
+        raise DataError("nothing to add: no text on stdin")
+    yield first
+    yield from sources
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text) if text is not None else {}
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise invalid("--metadata", "weft add", "a JSON object", text)
+    return value
+
+
+def _source(text: str, name: str | None, metadata: dict[str, Any]) -> Source:
+    from weft.collections.files import Source, content_hash
+
+    if not text.strip():
+        raise DataError("nothing to add: the text is empty")
+    digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
+    document = Document(name or f"text:{digest[:16]}", text, metadata)
+    return Source(document.id, "", digest, 0, partial(_same, document))
+
+
+def _same(document: Document) -> Document:
+    return document

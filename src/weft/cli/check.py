@@ -1,0 +1,27 @@
+"""``weft check``: whether everything in an index is as it was written."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, open_index
+
+
+def check(index: IndexPath, as_json: Json = False) -> None:
+    """Verify every checksum and every cross-reference of INDEX; exit code 1 if something is wrong."""
+    with open_index(index) as opened:
+        report = opened.check()
+        count = len(opened) if report.sound else 0
+    if as_json:
+        row = {"sound": report.sound, "problems": report.problems, "leftovers": report.leftovers}
+        typer.echo(json.dumps(row, ensure_ascii=False))
+    elif report.sound:
+        more = f"; {len(report.leftovers)} leftover files, which the next write removes" if report.leftovers else ""
+        typer.echo(f"{index}: sound, {count:,} passages{more}")
+    else:
+        for problem in report.problems:
+            typer.echo(f"weft: {problem}", err=True)
+    if not report.sound:
+        raise typer.Exit(1)

@@ -1,0 +1,26 @@
+"""``weft compact``: fewer, fuller segments."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from weft.cli.info import _size
+from weft.cli.opening import IndexPath, Json, open_index
+
+
+def compact(index: IndexPath, as_json: Json = False) -> None:
+    """Merge the segments of INDEX and drop what was deleted; searches go on meanwhile."""
+    with open_index(index) as opened:
+        before = opened.info()
+        opened.compact()
+        after = opened.info()
+    if as_json:
+        keys = ("documents", "segments", "deleted", "bytes")
+        typer.echo(json.dumps({"before": {k: before[k] for k in keys}, "after": {k: after[k] for k in keys}}))
+        return
+    typer.echo(
+        f"{index}: {before['segments']:,} → {after['segments']:,} segments, "
+        f"{_size(before['bytes'])} → {_size(after['bytes'])}"
+    )

@@ -1,0 +1,44 @@
+"""``weft delete``: documents out of an index, by id or by filter."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, open_index
+from weft.errors import DataError, invalid
+
+
+def delete(
+    index: IndexPath,
+    ids: Annotated[list[str] | None, typer.Argument(help="Documents, or passages such as report#3.")] = None,
+    where: Annotated[str | None, typer.Option("--filter", help="All documents that match, as in weft search.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete documents with all their passages. If one of them is not there, nothing is deleted."""
+    from weft.index.families import family
+    from weft.index.filters import parse
+
+    if not ids and where is None:
+        raise invalid("IDS", "weft delete", "at least one id, or --filter", ids)
+    with open_index(index) as opened:
+        doomed: dict[str, None] = {}
+        for name in ids or ():
+            members = family(opened, name)
+            if not members:
+                raise DataError(f"no document {name!r} in {index}: nothing was deleted")
+            doomed.update((member.id, None) for member in members)
+        if where is not None:
+            for segment, ordinals in opened.catalogue.select(*parse(where).to_sql()).items():
+                doomed.update((name, None) for name in opened.catalogue.ids(segment, ordinals))
+        count = len(doomed) if dry_run else opened.delete(list(doomed))
+    if as_json:
+        typer.echo(json.dumps({"deleted": count, "ids": list(doomed), "dry_run": dry_run}, ensure_ascii=False))
+        return
+    if dry_run:
+        for name in doomed:
+            typer.echo(name)
+    typer.echo(f"{index}: {count:,} {'would be deleted' if dry_run else 'deleted'}", err=dry_run)

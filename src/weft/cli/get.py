@@ -1,0 +1,40 @@
+"""``weft get``: what an index has of a document."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, open_index
+from weft.errors import DataError
+
+
+def get(
+    index: IndexPath,
+    ids: Annotated[list[str], typer.Argument(help="Documents, or passages such as report#3.")],
+    as_json: Json = False,
+) -> None:
+    """Print documents: text and metadata. Of a document that was split, all passages in order."""
+    from weft.index.families import family
+    from weft.ingest.update import MARK
+
+    with open_index(index) as opened:
+        found = {name: family(opened, name) for name in ids}
+    for documents in found.values():
+        for document in documents:
+            if as_json:
+                row = {"id": document.id, "text": document.text, "metadata": document.metadata}
+                typer.echo(json.dumps(row, ensure_ascii=False))
+                continue
+            typer.secho(document.id, bold=True)
+            for key, value in document.metadata.items():
+                if key == MARK:  # our own notes; --json has them
+                    continue
+                shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                typer.secho(f"  {key}: {shown}", dim=True)
+            typer.echo(f"\n{document.text.strip()}\n")
+    missing = [name for name, documents in found.items() if not documents]
+    if missing:
+        raise DataError(f"no document {', '.join(map(repr, missing))} in {index}")

@@ -1,0 +1,50 @@
+"""``weft info``: what an index is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, open_index
+
+
+def info(index: IndexPath, as_json: Json = False) -> None:
+    """Print the sizes and settings of INDEX."""
+    with open_index(index) as opened:
+        found = opened.info()
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    shown = {
+        "index": found["path"],
+        "passages": f"{found['documents']:,}",
+        "tokens": f"{found['tokens']:,}, of {found['dim']} dimensions",
+        "size": _size(found["bytes"]),
+        "bits": str(found["bits"]) + (f", β_d {found['beta_d']}" if found["beta_d"] is not None else ""),
+        "segments": f"{found['segments']:,}" + _deleted(found),
+        "model": found["model"] or "the one that comes with weft, or unknown",
+        "encoder": found["encoder"] or "unknown",
+    }
+    for key, value in shown.items():
+        typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {value}")
+
+
+def _deleted(found: dict[str, Any]) -> str:
+    return f", {found['deleted']:,} passages in them deleted (weft compact frees them)" if found["deleted"] else ""
+
+
+def _size(count: float) -> str:
+    """Write bytes for people.
+
+    Examples
+    --------
+    >>> _size(999), _size(1500), _size(12_345_678)
+    ('999 B', '1.5 kB', '12.3 MB')
+    """
+    units = iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while count >= 1000 and (larger := next(units, None)):
+        count, unit = count / 1000, larger
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

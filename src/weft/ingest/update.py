@@ -1,0 +1,265 @@
+"""`update`: make an index hold what some sources hold now, encoding only what changed.
+
+Each passage carries in its metadata what is needed to tell: ``weft.source``, the file it comes from, ``weft.id``, its
+document, ``weft.hash``, that one's content, and ``weft.of``, how many passages it has. There is no second table that
+could disagree with the documents: a passage that was deleted by hand, or never written because of a crash, is simply
+not there, and comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from weft.collections.files import Source, page_of
+from weft.collections.find import Skipped, is_under
+from weft.encoders import Encoder, split_document
+from weft.errors import DataError, MissingExtraError
+from weft.index.families import family
+from weft.search import Index
+from weft.types import Document, TokenVectors
+
+MARK = "weft"
+"""The key of our own notes in a passage's metadata."""
+FIRST_PASSAGES = 32
+MOST_PASSAGES = 1024
+_AT_ONCE = 32  # passages encoded between two steps of the progress bar
+_MANY_SEGMENTS = 8
+
+
+@dataclass
+class Summary:
+    """What `update` did, in documents (files, rows), and in passages written."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    passages: int = 0
+    cut: int = 0
+    """Documents that were longer than the model reads, and not split."""
+    skipped: list[Skipped] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    """Of the documents added and updated."""
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.added:,} added, {self.updated:,} updated, {self.unchanged:,} unchanged, {self.removed:,} removed"
+        )
+        return f"{counts}, {len(self.skipped):,} skipped ({self.passages:,} passages written)"
+
+
+@dataclass
+class _Pending:
+    """A changed document, read and split, and what the index has of it."""
+
+    source: Source
+    passages: list[Document]
+    old: list[str]
+
+
+def update(
+    index: Index,
+    encoder: Encoder,
+    sources: Iterable[Source],
+    *,
+    roots: Iterable[str] | None = None,
+    split: bool | None = None,
+    length: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    total: int | None = None,
+    summary: Summary | None = None,
+) -> Summary:
+    """Add new documents, replace changed ones, and leave the others alone.
+
+    Parameters
+    ----------
+    index, encoder
+        The encoder must be the one that the index was made with.
+    sources : iterable of Source
+        Read once, a batch at a time.
+    roots : iterable of str, optional
+        Remove documents whose file lies under one of these paths and that are not among the sources any more. Of files
+        that are there but could not be read nothing is removed.
+    split : bool, optional
+        Split documents that are longer than the model reads into passages; by default all but test collections.
+    length : int, optional
+        Tokens of a passage at the most; by default what the model reads.
+    threads, progress
+        As for `Encoder.encode_document`.
+    total : int, optional
+        Bytes to come, for the time left.
+    summary : Summary, optional
+        Where to count, so that a caller can tell how far an interrupted call got; `skipped` may be filled by others.
+
+    Returns
+    -------
+    Summary
+    """
+    made = Summary() if summary is None else summary
+    run = _Run(index, encoder, made, split, length, threads)
+    hidden = None if progress is None else not progress  # None: tqdm asks whether stderr is a terminal
+    bar = tqdm(total=total, unit="B", unit_scale=True, disable=hidden, smoothing=0.1, desc="indexing", leave=False)
+    with bar, _counting_cuts(made):
+        for source in sources:
+            run.take(source, bar)
+        run.flush(bar)
+        if roots is not None:
+            run.remove_gone(list(roots))
+    if made.passages or made.removed:
+        _tidy(index)
+    return made
+
+
+class _Run:
+    def __init__(
+        self,
+        index: Index,
+        encoder: Encoder,
+        summary: Summary,
+        split: bool | None,
+        length: int | None,
+        threads: int | None,
+    ) -> None:
+        self.index, self.encoder, self.summary = index, encoder, summary
+        self.split, self.length, self.threads = split, length, threads
+        self.seen: set[str] = set()
+        self.pending: list[_Pending] = []
+        self.limit = FIRST_PASSAGES
+
+    def take(self, source: Source, bar: Any) -> None:
+        """Look at one document; encode when there is enough to do."""
+        if source.id in self.seen:
+            self.summary.skipped.append(Skipped(source.origin, f"the id {source.id!r} occurs twice"))
+            return
+        self.seen.add(source.id)
+        old = [d for d in family(self.index, source.id) if source.id in (d.id, _note(d, "id"))]
+        digest = self._digest(source)
+        current = [d for d in old if _note(d, "hash") == digest and _note(d, "source") == source.origin]
+        if current and len(current) == _note(current[0], "of"):
+            self.summary.unchanged += 1
+            stale = {d.id for d in old} - {d.id for d in current}
+            if stale:  # an update was interrupted between writing the new passages and removing the old
+                self.index.delete(stale)
+            bar.update(source.size)
+            return
+        try:
+            passages = self._passages(source, digest)
+        except (DataError, MissingExtraError) as error:
+            self.summary.skipped.append(Skipped(source.origin, str(error), lost=True))
+            bar.update(source.size)
+            return
+        self.pending.append(_Pending(source, passages, [d.id for d in old]))
+        if sum(len(p.passages) for p in self.pending) >= self.limit:
+            self.flush(bar)
+            self.limit = min(2 * self.limit, MOST_PASSAGES)
+
+    def flush(self, bar: Any) -> None:
+        """Encode and commit what is pending: one transaction for what is new, one for what it replaces."""
+        if not self.pending:
+            return
+        passages = [(passage, p) for p in self.pending for passage in p.passages]
+        parts = []
+        for start in range(0, len(passages), _AT_ONCE):
+            part = passages[start : start + _AT_ONCE]
+            texts = [passage.text for passage, _ in part]
+            parts.append(self.encoder.encode_document(texts, threads=self.threads, progress=False, dtype=np.float16))
+            bar.update(sum(p.source.size / len(p.passages) for _, p in part))
+        self.index.add([passage for passage, _ in passages], TokenVectors.concatenate(parts), flat=True)
+        gone = {old for p in self.pending for old in p.old} - {passage.id for passage, _ in passages}
+        if gone:
+            self.index.delete(gone)
+        for p in self.pending:
+            self.summary.ids.append(p.source.id)
+            if p.old:
+                self.summary.updated += 1
+            else:
+                self.summary.added += 1
+        self.summary.passages += len(passages)
+        self.pending = []
+
+    def remove_gone(self, roots: list[str]) -> None:
+        """Remove what came from under the roots and was not seen this time."""
+        lost = {skipped.path for skipped in self.summary.skipped if skipped.lost}
+
+        @cache
+        def concerned(origin: str) -> bool:
+            return any(is_under(origin, root) for root in roots) and not any(is_under(origin, path) for path in lost)
+
+        gone: dict[str, list[str]] = {}
+        for name, origin, document in self.index.catalogue.marked(f"$.{MARK}.source", f"$.{MARK}.id"):
+            if document not in self.seen and concerned(origin):
+                gone.setdefault(document, []).append(name)
+        if gone:
+            self.index.delete([name for names in gone.values() for name in names])
+        self.summary.removed += len(gone)
+
+    def _splits(self, source: Source) -> bool:
+        return not source.whole if self.split is None else self.split
+
+    def _digest(self, source: Source) -> str:
+        """Name the content and the way in which it is split: another length makes other passages."""
+        return f"{source.hash}:{self.length or self.encoder.document_length if self._splits(source) else 'whole'}"
+
+    def _passages(self, source: Source, digest: str) -> list[Document]:
+        document = source.read()
+        passages = [document]
+        if self._splits(source):
+            parts = split_document(document, self.encoder, length=self.length)
+            passages = parts if len(parts) > 1 else passages
+        starts = source.page_starts()
+        made = []
+        for passage in passages:
+            note = {"source": source.origin, "id": source.id, "hash": digest, "of": len(passages)}
+            page = page_of(passage.metadata.get("start", 0), starts)
+            more = {} if page is None else {"page": page}
+            made.append(Document(passage.id, passage.text, {**passage.metadata, **more, MARK: note}))
+        return made
+
+
+def _note(document: Document, key: str) -> Any:
+    note = document.metadata.get(MARK)
+    return note.get(key) if isinstance(note, dict) else None
+
+
+def _tidy(index: Index) -> None:
+    """Merge segments when there are many, or much in them is dead: a small change to a large index stays cheap."""
+    info = index.info()
+    if info["segments"] > _MANY_SEGMENTS or info["deleted"] > info["documents"] // 4 or _mostly_new(index):
+        index.compact()
+
+
+def _mostly_new(index: Index) -> bool:
+    """Tell whether a good part of the tokens is not coded yet."""
+    with index.view() as view:
+        sizes = [(int(s.segment.offsets[-1]), s.segment.coded) for s in view.segments]
+    flat = sum(size for size, coded in sizes if not coded)
+    return len(sizes) > 1 and flat > sum(size for size, _ in sizes) // 4
+
+
+@contextmanager
+def _counting_cuts(summary: Summary) -> Iterator[None]:
+    """Count the texts that the encoder cut, instead of a warning for each batch."""
+    logger = logging.getLogger("weft.encoders")
+
+    def absorb(record: logging.LogRecord) -> bool:
+        found = getattr(record, "truncation", None)
+        if found is None:
+            return True
+        summary.cut += len(found.texts)
+        return False
+
+    taken: Callable[[logging.LogRecord], bool] = absorb
+    logger.addFilter(taken)
+    try:
+        yield
+    finally:
+        logger.removeFilter(taken)
