@@ -83,8 +83,9 @@ format: $(VENV)/.lint  ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## native scoring beside NumPy, torch and maxsim-cpu; writes benchmarks/RESULTS.md
+bench: $(VENV)/.bench $(VENV)/.demo  ## native scoring and light encoding beside their peers; writes benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/maxsim.py --write
+	$(BIN)/python benchmarks/encoders.py --write
 
 # Peers live in their own environment. tachiom's wheel needs glibc 2.39: elsewhere name an interpreter that has it,
 # TACHIOM=/path/to/python (benchmarks/engines/README.md says how to get one).
