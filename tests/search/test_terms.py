@@ -55,7 +55,7 @@ def check(ranking, query, documents, imputes):
         np.testing.assert_allclose(hits.similarity[real], products, rtol=1e-3, atol=1e-3)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(problem=problems(), alignment=st.sampled_from(ALIGNMENTS), exact=st.booleans(), pruned=st.booleans())
 def test_contributions_sum_to_the_score(tmp_path_factory, problem, alignment, exact, pruned):
     Q, D, u_q, u_d, ids_q, ids_d = problem

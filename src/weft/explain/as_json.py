@@ -1,0 +1,58 @@
+"""An explanation as JSON: the schema ``weft.explanation/1``, described in docs/explanations.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from weft.explain.model import Explanation, Side
+
+SCHEMA = "weft.explanation/1"
+"""Fields may be added under this name; a change of those that are there gets a new one."""
+
+
+def to_dict(explanation: Explanation) -> dict[str, Any]:
+    """Return plain dictionaries and lists."""
+    return {
+        "schema": SCHEMA,
+        "id": explanation.id,
+        "rank": explanation.rank,
+        "score": explanation.score,
+        "z": explanation.z,
+        "alignment": explanation.alignment,
+        "query": _side(explanation.query),
+        "document": _side(explanation.document),
+        "pairs": [
+            {
+                "query": pair.query,
+                "document": pair.document,
+                "similarity": pair.similarity,
+                "weight": pair.weight,
+                "contribution": pair.contribution,
+                "imputed": pair.document is None,
+            }
+            for pair in explanation.pairs
+        ],
+    }
+
+
+def to_json(explanations: Sequence[Explanation]) -> str:
+    """Return JSON lines, one for each explanation."""
+    lines = [json.dumps(to_dict(explanation), ensure_ascii=False, allow_nan=False) for explanation in explanations]
+    return "".join(line + "\n" for line in lines)
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "text": side.text,
+        "tokens": [
+            {
+                "text": token.text,
+                "span": None if token.span is None else list(token.span),
+                "salience": token.salience,
+                "contribution": token.contribution,
+            }
+            for token in side.tokens
+        ],
+    }

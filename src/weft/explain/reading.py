@@ -1,0 +1,70 @@
+"""From an encoder and what an index keeps to `Reading`: token texts, and where they stand.
+
+An index keeps token ids and saliences, not spans. They come from reading the stored text again; where that gives other
+tokens than the stored ones (another text was encoded, or other lengths), the vocabulary's pieces have to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.explain.model import Reading
+from weft.types import TokenVectors
+
+if TYPE_CHECKING:
+    from weft.encoders import Encoder
+
+
+def read_query(text: str, tokens: TokenVectors, encoder: Encoder | None = None) -> Reading:
+    """Return the query's tokens; `tokens` is what `Encoder.encode_query` made of it, one text."""
+    return Reading(text, tokens.n_tokens, tokens.spans, _pieces(tokens.token_ids, encoder), tokens.salience)
+
+
+def read_document(
+    text: str, stored: TokenVectors, encoder: Encoder | None = None, *, beta_d: float | None = None
+) -> Reading:
+    """Return a document's tokens.
+
+    Parameters
+    ----------
+    text : str
+        Its text, as the index keeps it.
+    stored : TokenVectors
+        Its vectors, as the index keeps them (`Index.vectors`), one text.
+    encoder : Encoder, optional
+        The one it was encoded with.
+    beta_d : float, optional
+        Of the index, if it keeps only the most salient tokens.
+    """
+    spans = stored.spans
+    if spans is None and encoder is not None and text:
+        spans = _found_again(text, stored, encoder, beta_d)
+    return Reading(text, stored.n_tokens, spans, _pieces(stored.token_ids, encoder), stored.salience)
+
+
+def _found_again(text: str, stored: TokenVectors, encoder: Encoder, beta_d: float | None) -> NDArray[np.int32] | None:
+    """Read the text again and return the tokens' spans, None unless the tokens are the stored ones."""
+    ids: Any
+    spans: NDArray[np.int32] | None
+    if beta_d is None:
+        from weft.encoders.text import Reader
+
+        (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
+        ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
+    else:  # which tokens were kept only their saliences tell
+        from weft.index.pruning import prune
+
+        again = prune(encoder.encode_document([text], truncation="ignore", threads=1), beta_d)
+        ids, spans = again.token_ids, again.spans
+    if len(ids) != stored.n_tokens or (stored.token_ids is not None and not np.array_equal(ids, stored.token_ids)):
+        return None
+    return spans
+
+
+def _pieces(ids: NDArray[np.int32] | None, encoder: Encoder | None) -> list[str] | None:
+    if ids is None or encoder is None:
+        return None
+    return [encoder.tokenizer.id_to_token(int(i)) or f"#{i}" for i in ids]
