@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +48,7 @@ def add(
     with open_index(index) as opened:
         opened.lock()
         encoder = encoder_of(opened, model)
-        update(opened, encoder, _counted(sources), summary=summary, progress=None if text is None else False)
+        update(opened, encoder, _added(sources), summary=summary, progress=None if text is None else False)
     for skipped in summary.skipped:
         typer.echo(f"weft: skipped {skipped}", err=True)
     if as_json:
@@ -58,12 +60,12 @@ def add(
         typer.echo(f"{index}: {summary}", err=True)
 
 
-def _counted(sources: Iterator[Source]) -> Iterator[Source]:
+def _added(sources: Iterator[Source]) -> Iterator[Source]:
     first = next(sources, None)
     if first is None:
         raise DataError("nothing to add: no text on stdin")
-    yield first
-    yield from sources
+    for source in chain([first], sources):
+        yield dataclasses.replace(source, origin="")  # of no file, so that weft index --sync leaves it alone
 
 
 def _object(text: str | None) -> dict[str, Any]:

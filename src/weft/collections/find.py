@@ -116,7 +116,7 @@ def is_under(name: str, root: str) -> bool:
     (True, False, True, False)
     """
     if root == ".":
-        return name != STDIN and not name.startswith(("/", "../"))
+        return name not in ("", STDIN) and not name.startswith(("/", "../"))  # "": of no file
     return name == root or name.startswith(root.rstrip("/") + "/")
 
 

@@ -88,7 +88,7 @@ def update(
         Read once, a batch at a time.
     roots : iterable of str, optional
         Remove documents whose file lies under one of these paths and that are not among the sources any more. Of files
-        that are there but could not be read nothing is removed.
+        that are there but could not be read nothing is removed, nor anything if there are no sources at all.
     split : bool, optional
         Split documents that are longer than the model reads into passages; by default all but test collections.
     length : int, optional
@@ -112,7 +112,7 @@ def update(
         for source in sources:
             run.take(source, bar)
         run.flush(bar)
-        if roots is not None:
+        if roots is not None and run.seen:  # sources that hold nothing at all are rather a mistake than an order
             run.remove_gone(list(roots))
     if made.passages or made.removed:
         _tidy(index)
@@ -185,6 +185,7 @@ class _Run:
                 self.summary.added += 1
         self.summary.passages += len(passages)
         self.pending = []
+        bar.set_postfix_str(f"{self.summary.passages:,} passages")
 
     def remove_gone(self, roots: list[str]) -> None:
         """Remove what came from under the roots and was not seen this time."""
