@@ -63,7 +63,7 @@ def load(
             "sentence_transformers",
             "transformers",
         ):
-            raise missing_extra(error.name.partition(".")[0], "torch", f"Loading the checkpoint {name}") from None
+            raise missing_extra("sentence-transformers", "torch", f"Loading the checkpoint {name}") from None
         raise
     model, layout = import_checkpoint(
         folder, name, device=device, projection=projection, trust_remote_code=trust_remote_code
