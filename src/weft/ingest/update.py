@@ -133,6 +133,7 @@ class _Run:
         self.split, self.length, self.threads = split, length, threads
         self.seen: set[str] = set()
         self.pending: list[_Pending] = []
+        self.waiting = 0  # passages in all that is pending
         self.limit = FIRST_PASSAGES
 
     def take(self, source: Source, bar: Any) -> None:
@@ -158,7 +159,8 @@ class _Run:
             bar.update(source.size)
             return
         self.pending.append(_Pending(source, passages, [d.id for d in old]))
-        if sum(len(p.passages) for p in self.pending) >= self.limit:
+        self.waiting += len(passages)
+        if self.waiting >= self.limit:
             self.flush(bar)
             self.limit = min(2 * self.limit, MOST_PASSAGES)
 
@@ -184,7 +186,7 @@ class _Run:
             else:
                 self.summary.added += 1
         self.summary.passages += len(passages)
-        self.pending = []
+        self.pending, self.waiting = [], 0
         bar.set_postfix_str(f"{self.summary.passages:,} passages")
 
     def remove_gone(self, roots: list[str]) -> None:
@@ -213,9 +215,9 @@ class _Run:
     def _passages(self, source: Source, digest: str) -> list[Document]:
         document = source.read()
         passages = [document]
-        if self._splits(source):
-            parts = split_document(document, self.encoder, length=self.length)
-            passages = parts if len(parts) > 1 else passages
+        longest = self.length or self.encoder.document_length
+        if self._splits(source) and self.encoder.count_tokens(document.text)[0] > longest:
+            passages = split_document(document, self.encoder, length=self.length)
         starts = source.page_starts()
         made = []
         for passage in passages:
