@@ -1,8 +1,10 @@
 """`Encoder` on the light back end, without torch: order, masks, spans, saliences, truncation, bad input."""
 
+import dataclasses
 import json
 import logging
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from encoders import light_models
 from weft import Encoder, WeftError
+from weft.encoders.settings import Expansion, Settings, Side
 from weft.errors import CheckpointError, TruncatedError
 
 TEXTS = ["the red planet", "", "why does rain fall, and why is the sky blue. " * 3, "Mars", "a, b. c", "fox " * 9]
@@ -215,3 +218,34 @@ def test_what_does_not_go_with_a_light_folder(folder):
         Encoder.load(folder, backend="heavy")
     with pytest.raises(WeftError, match=r"'document_length'.*at most 64"):
         Encoder.load(folder, document_length=65)
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+
+def test_settings_come_back_from_json(tmp_path):
+    side = Side(16, "[Q] ", Expansion(8, 4, True, "min"), skip_ids=(1, 2), keep_ids=(3,), gate="lp:0.5")
+    settings = Settings("m", 4, side, Side(9), 1, 512, "f", "int8", {"model.onnx": 3}, {"source": "ünï"})
+    assert Settings.from_json(settings.to_json(), tmp_path) == settings
+
+
+def test_a_floor_of_expansion_lets_longer_queries_be_and_kept_tokens_are_the_only_ones(tmp_path):
+    fox = light_models.TOKENIZER.token_to_id("fox")
+    settings = dataclasses.replace(
+        light_models.SETTINGS,
+        query=Side(10, expansion=Expansion(6, light_models.IDS["[MASK]"], strategy="min"), gate="relu"),
+        document=Side(12, keep_ids=(fox,), gate="relu"),
+    )
+    encoder = Encoder.load(light_models.write(tmp_path / "tiny", settings))
+    assert encoder.encode_query(["fox", "fox " * 6, "fox " * 20], truncation="ignore").lengths.tolist() == [6, 8, 10]
+    assert encoder.encode_document(["the fox and the fox", "mars"]).lengths.tolist() == [2, 0]
+
+
+def test_threads_may_share_an_encoder(encoder):
+    def work(i):
+        return encoder.encode_query([f"fox {i}", "mars"], threads=1 + i % 3).values
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(work, range(24)))
+    for i, values in enumerate(found):
+        assert np.array_equal(values, work(i))
