@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import add, check, compact, delete, export, get, index, info, train
+from weft.cli import add, check, compact, delete, explain, export, get, index, info, search, train
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app = typer.Typer(
 
 # One line a verb.
 app.command("index")(index.index)
+app.command("search")(search.search)
+app.command("explain")(explain.explain)
 app.command("add")(add.add)
 app.command("delete")(delete.delete)
 app.command("get")(get.get)

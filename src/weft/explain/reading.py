@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.explain.model import Reading
+from weft.errors import invalid
+from weft.explain.model import Explanation, Reading, explain
 from weft.types import TokenVectors
 
 if TYPE_CHECKING:
     from weft.encoders import Encoder
+    from weft.search import Answer, Searcher
 
 
 def read_query(text: str, tokens: TokenVectors, encoder: Encoder | None = None) -> Reading:
@@ -68,3 +70,50 @@ def _pieces(ids: NDArray[np.int32] | None, encoder: Encoder | None) -> list[str]
     if ids is None or encoder is None:
         return None
     return [encoder.tokenizer.id_to_token(int(i)) or f"#{i}" for i in ids]
+
+
+def explain_result(
+    searcher: Searcher,
+    encoder: Encoder | None,
+    answer: Answer,
+    id: str,  # noqa: A002
+    rank: int | None = None,
+    **options: Any,
+) -> Explanation | None:
+    """Explain why a document has its score for an answer's query.
+
+    Call it inside the ``with index.view():`` that searched, so that texts and vectors are those that were scored.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    encoder : Encoder, optional
+        Tells the tokens' texts and places.
+    answer : Answer
+    id : str
+        A document of the index, among the answer's results or not.
+    rank : int, optional
+        The rank to show, from 1.
+    **options
+        Those of the search (`Index.search`), needed for a document that is not among the results.
+
+    Returns
+    -------
+    Explanation, or None where the document has no score.
+    """
+    index = searcher.index
+    document, stored = index.get(id), index.vectors(id)
+    if document is None or stored is None:
+        raise invalid("id", "explain_result", "that of a document of the index", id)
+    found = searcher.document(id, answer, **options)
+    if found is None:
+        return None
+    ranking, position = found
+    return explain(
+        ranking,
+        position,
+        query=read_query(answer.query, answer.tokens, encoder),
+        document=read_document(document.text, stored, encoder, beta_d=index.beta_d),
+        alignment=answer.alignment,
+        rank=rank,
+    )

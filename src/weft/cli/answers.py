@@ -1,0 +1,184 @@
+"""What ``weft search`` and ``weft explain`` share: options, a session of questions, printing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.encoders import Encoder
+    from weft.explain import Explanation
+    from weft.search import Answer, Index, Searcher
+    from weft.types import Document
+
+Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
+AlignmentOption = Annotated[
+    str,
+    typer.Option(
+        "--alignment", "-a", help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr:4000, da:2, exact-match, …"
+    ),
+]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", "-f", help="Only documents whose metadata match, as in 'year >= 2020 and lang == \"en\"'."
+    ),
+]
+Exact = Annotated[bool, typer.Option("--exact", help="Look at every document; the ranking is then certain.")]
+BetaQ = Annotated[
+    float | None, typer.Option("--beta-q", help="Search with this part of the query's tokens, the most salient ones.")
+]
+Hybrid = Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25 over the texts.")]
+
+
+class Fusion(StrEnum):
+    """How ``--hybrid`` fuses."""
+
+    rrf = "rrf"
+    scores = "scores"
+
+
+FusionOption = Annotated[Fusion, typer.Option("--fusion", help="By reciprocal ranks, or by scores of 0 … 1.")]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search, as the command line says."""
+
+    k: int
+    alignment: str
+    filter: str | None
+    exact: bool
+    beta_q: float | None
+    hybrid: str | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of `Index.search` beside k and alignment, without the filter."""
+        return {"exact": self.exact, "beta_q": self.beta_q}
+
+    def check(self) -> None:
+        """Refuse a wrong alignment or filter before a model is loaded."""
+        from weft.alignment import Alignment
+        from weft.index.filters import parse
+
+        Alignment.parse(self.alignment)
+        if self.filter is not None:
+            parse(self.filter)
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open index with its encoder: any number of questions."""
+
+    index: Index
+    encoder: Encoder
+    searcher: Searcher
+
+    def answers(self, texts: Sequence[str], settings: Settings) -> list[Answer]:
+        """Search for each text."""
+        return self.searcher.search(
+            texts,
+            settings.k,
+            alignment=settings.alignment,
+            filter=settings.filter,
+            hybrid=settings.hybrid,
+            **settings.options,
+        )
+
+    def explained(self, answer: Answer, settings: Settings, id: str, rank: int | None = None) -> Explanation | None:  # noqa: A002
+        """Explain one document; None where it has no score."""
+        from weft.explain import explain_result
+
+        return explain_result(self.searcher, self.encoder, answer, id, rank, filter=settings.filter, **settings.options)
+
+
+def begin(index: Index, model: str | None) -> Session:
+    """Load the encoder of an index."""
+    from weft.cli.opening import encoder_of
+    from weft.search import Searcher
+
+    encoder = encoder_of(index, model)
+    return Session(index, encoder, Searcher(index, encoder))
+
+
+def console() -> Console:
+    """Return the console of stdout: colours and widths for people, plain text for pipes."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
+
+
+def plain_metadata(document: Document) -> dict[str, Any]:
+    """Return a document's metadata without weft's own notes."""
+    from weft.ingest.update import MARK
+
+    return {key: value for key, value in document.metadata.items() if key != MARK}
+
+
+def print_answer(session: Session, answer: Answer, settings: Settings, out: Console) -> None:
+    """Print results for people: ids, scores, and the words that counted."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from weft.explain.snippet import Fragment, snippet
+    from weft.explain.terminal import highlighted, printable
+
+    if not len(answer.ranking):
+        out.print(Text("nothing found", "dim"))
+        return
+    for rank, result in enumerate(answer.ranking, 1):
+        document = session.index.get(result.id)
+        assert document is not None
+        line = Text()
+        line.append(f"{rank:>2}. ", "dim")
+        line.append(printable(result.id), "bold")
+        line.append(f"  {result.score:.4f}", "cyan")
+        title = document.metadata.get("title")
+        if isinstance(title, str) and title:
+            line.append(f"  {printable(title)}", "dim")
+        out.print(line, overflow="fold")
+        explanation = session.explained(answer, settings, result.id) if answer.behind(result.id) else None
+        shown = [Fragment(document.text[:240], 0.0)] if explanation is None else snippet(explanation)
+        if document.text.strip():
+            out.print(Padding(highlighted(shown), (0, 0, 0, 4), expand=False))
+
+
+def as_json(session: Session, answer: Answer, settings: Settings, query_id: str) -> str:
+    """Return one line of JSON for a query and its results."""
+    from weft.explain.snippet import snippet
+
+    results = []
+    for rank, result in enumerate(answer.ranking, 1):
+        document = session.index.get(result.id)
+        assert document is not None
+        explanation = session.explained(answer, settings, result.id) if answer.behind(result.id) else None
+        text = document.text[:240] if explanation is None else "".join(f.text for f in snippet(explanation))
+        results.append(
+            {
+                "rank": rank,
+                "id": result.id,
+                "score": result.score,
+                "snippet": text,
+                "text": document.text,
+                "metadata": plain_metadata(document),
+            }
+        )
+    row = {
+        "schema": "weft.search/1",
+        "query_id": query_id,
+        "query": answer.query,
+        "alignment": str(answer.alignment),
+        "fusion": settings.hybrid,
+        "certified": answer.ranking.certified,
+        "results": results,
+    }
+    return json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,149 @@
+"""``weft search``: one query, a file of queries, or a prompt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.answers import (
+    AlignmentOption,
+    BetaQ,
+    Exact,
+    FilterOption,
+    Fusion,
+    FusionOption,
+    Hybrid,
+    Session,
+    Settings,
+    Top,
+    as_json,
+    begin,
+    console,
+    print_answer,
+)
+from weft.cli.opening import IndexPath, Json, Model, open_index
+from weft.errors import DataError, WeftError
+
+if TYPE_CHECKING:
+    from weft.search import Answer
+
+_AT_ONCE = 64
+_HELP = "A question, or the number of a result to see why it was found; :help, :quit."
+
+
+def search(
+    index: IndexPath,
+    query: Annotated[str | None, typer.Argument(help="What to look for; without it, a prompt.")] = None,
+    k: Top = 10,
+    alignment: AlignmentOption = "sum-of-max",
+    filter_: FilterOption = None,
+    exact: Exact = False,
+    hybrid: Hybrid = False,
+    fusion: FusionOption = Fusion.rrf,
+    beta_q: BetaQ = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
+    ] = None,
+    json_: Json = False,
+    tsv: Annotated[bool, typer.Option("--tsv", help="Print query id, document id, rank, score.")] = False,
+    trec: Annotated[bool, typer.Option("--trec", help="Print a TREC run.")] = False,
+    tag: Annotated[str, typer.Option(help="The run's name, for --trec.")] = "weft",
+    model: Model = None,
+) -> None:
+    """Find the documents of INDEX that answer QUERY, and show the words that counted."""
+    from weft.collections.queries import Query, read_query_file
+
+    if json_ + tsv + trec > 1:
+        raise DataError("--json, --tsv and --trec: choose one")
+    if query is not None and queries is not None:
+        raise DataError("a query and --queries: choose one")
+    if query is not None and not query.strip():
+        raise DataError("the query is empty")
+    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None)
+    settings.check()
+    with open_index(index) as opened:
+        asked = [] if queries is None else read_query_file(queries, sys.stdin)
+        if query is not None:
+            asked = [Query("1", query)]
+        interactive = not asked
+        if interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise DataError("no query: give one, or --queries FILE (- for stdin)")
+        session = begin(opened, model)
+        if interactive:
+            _prompt(session, settings)
+            return
+        many = queries is not None
+        for start in range(0, len(asked), _AT_ONCE):
+            part = asked[start : start + _AT_ONCE]
+            with opened.view():
+                answers = session.answers([q.text for q in part], settings)
+                for one, answer in zip(part, answers, strict=True):
+                    if json_:
+                        typer.echo(as_json(session, answer, settings, one.id))
+                    elif tsv or trec:
+                        _print_run(answer, one.id, tag if trec else None)
+                    else:
+                        out = console()
+                        if many:
+                            out.print(f"{one.id}  {one.text}", style="bold underline")
+                        print_answer(session, answer, settings, out)
+                        if many:
+                            out.print()
+
+
+def _print_run(answer: Answer, query_id: str, tag: str | None) -> None:
+    for rank, result in enumerate(answer.ranking, 1):
+        cells = [query_id, result.id, str(rank), f"{result.score:.6f}"]
+        if tag is None:
+            typer.echo("\t".join(" ".join(cell.split("\t")) for cell in cells))
+            continue
+        for cell in (query_id, result.id, tag):
+            if len(cell.split()) != 1:
+                raise DataError(f"{cell!r} has spaces, which a TREC run cannot hold: use --tsv or --json")
+        typer.echo(" ".join((query_id, "Q0", *cells[1:], tag)))
+
+
+def _prompt(session: Session, settings: Settings) -> None:
+    """Ask until the end of input; an error is said in a line, and the next question is welcome."""
+    from contextlib import suppress
+
+    from weft.explain.terminal import print_explanations
+
+    with suppress(ImportError):
+        import readline  # noqa: F401 (arrow keys and history for input())
+    out = console()
+    documents = len(session.index)
+    out.print(f"{documents:,} documents. {_HELP}", style="dim")
+    last: Answer | None = None
+    while True:
+        try:
+            text = input("? ").strip()
+        except EOFError:
+            out.print()
+            return
+        except KeyboardInterrupt:  # as in a shell: forget the line
+            out.print()
+            continue
+        if text in (":quit", ":q", ":exit"):
+            return
+        if text in (":help", "?"):
+            out.print(_HELP, style="dim")
+            continue
+        if not text:
+            continue
+        try:
+            with session.index.view():
+                if text.isdecimal() and last is not None and 1 <= int(text) <= len(last.ranking):
+                    name = last.ranking.ids[int(text) - 1]
+                    found = session.explained(last, settings, name, int(text)) if name in session.index else None
+                    if found is None:
+                        raise DataError(f"{name} has no score by token vectors any more")
+                    print_explanations(out, [found])
+                    continue
+                (last,) = session.answers([text], settings)
+                print_answer(session, last, settings, out)
+        except WeftError as error:
+            typer.echo(f"weft: {' '.join(str(error).split())}", err=True)
