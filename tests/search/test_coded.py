@@ -91,7 +91,7 @@ def test_more_effort_finds_more(index, corpus):
         return np.mean([recall(index.search(q, **effort)[0], weft.score(q, documents), 10) for q in corpus[1]])
 
     little, much = mean_recall(n_probe=1, k_prime=48, refine=12), mean_recall(n_probe=20, k_prime=4000, refine=200)
-    assert little < much - 0.2
+    assert little < much - 0.1
     assert much > 0.97
 
 

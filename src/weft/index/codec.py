@@ -42,6 +42,12 @@ class Clusters(NamedTuple):
     """(K + 1,)"""
     assigned: NDArray[np.int32]
     """(T,) each token's centroid"""
+    spread: Floats
+    """(K,) root mean squared distance of a cell's tokens to it"""
+
+    def cells_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cells of some tokens."""
+        return np.searchsorted(self.cell_starts, self.assigned[rows], side="right") - 1
 
 
 def padded_dim(dim: int) -> int:
@@ -95,6 +101,7 @@ def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOK
     bounds = np.searchsorted(cell_of[order], np.arange(n_cells + 1))
 
     assigned = np.empty(tokens, dtype=np.int32)
+    spread = np.zeros(n_cells, dtype=np.float32)
     centroids, starts = [], [0]
     for cell in range(n_cells):
         members = order[bounds[cell] : bounds[cell + 1]]
@@ -102,13 +109,14 @@ def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOK
             starts.append(starts[-1])
             continue
         inside = vectors[members].astype(np.float32)
+        spread[cell] = np.sqrt(np.mean(np.sum(np.square(inside - cells[cell]), axis=1)))
         count = max(1, round(len(members) / tokens_per_centroid))
         found = _kmeans(inside, count, rng)
         nearest = _nearest(inside, found)
         assigned[members] = starts[-1] + nearest
         centroids.append(_means(inside, nearest, found))
         starts.append(starts[-1] + count)
-    return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned)
+    return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned, spread)
 
 
 def list_documents(

@@ -72,6 +72,25 @@ def encode(
     return packed, np.ascontiguousarray(three), _add(rows[assigned], levels.tables, table_of, numbers)
 
 
+def code(
+    rotated: NDArray[Any],
+    assigned: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+) -> tuple[NDArray[np.int8], NDArray[np.uint8], float]:
+    """Fill `codes`; return the tables of levels, the tokens' labels, and the norm of the longest row they decode to."""
+    levels = choose_levels(rotated, assigned, centroids, scale, bits)
+    labels = np.empty((len(rotated), 3), dtype=np.uint8)
+    norm = 0.0
+    for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(rotated), strict=True):
+        rows = slice(start, start + len(part))
+        codes[rows], labels[rows], decoded = encode(part, assigned[rows], centroids, scale, levels)
+        norm = max(norm, longest(decoded))
+    return levels.tables, labels, norm
+
+
 def decode(packed: Bytes, labels: Bytes, rows: Bytes, tables: NDArray[np.int8]) -> Bytes:
     """Return the byte rows (t, dim) behind residual codes."""
     bits = 4 if tables.shape[1] == 16 else 2
