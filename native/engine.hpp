@@ -48,7 +48,7 @@ constexpr int kCentroidBits = 22;
 
 // Of two cells equally near, the wider one is the more likely to hold a near token. kSpread is how much of a cell's spread, the
 // root of its tokens' mean squared distance to it, counts as similarity: probing 8 cells then finds what 12 did before.
-constexpr double kSpread = 0.24;
+constexpr double kSpread = 0.32;
 uint8_t cell_lift(double spread, int64_t dim, double norm);  // spread in the units of the codes
 
 struct Probe {
