@@ -221,7 +221,7 @@ uint8_t threshold(const uint8_t* values, int64_t count, int64_t wanted) {
     const __m256i zero = _mm256_setzero_si256();
     alignas(32) uint8_t rest[kPage] = {};  // zeros reach no value that is tried
     const int64_t whole = count / kPage * kPage;
-    std::memcpy(rest, values + whole, static_cast<size_t>(count - whole));
+    if (count > whole) std::memcpy(rest, values + whole, static_cast<size_t>(count - whole));
     int found = 0;
     for (int bit = 7; bit >= 0; --bit) {
         const __m256i tried = _mm256_set1_epi8(static_cast<char>(found | 1 << bit));
@@ -253,7 +253,7 @@ int64_t above(const uint8_t* values, int64_t count, uint8_t limit, int32_t* posi
     int64_t v = 0;
     for (; v + kPage <= count; v += kPage) note(mask_of(at_least(load(values + v), from)), v);
     alignas(32) uint8_t rest[kPage] = {};
-    std::memcpy(rest, values + v, static_cast<size_t>(count - v));
+    if (v < count) std::memcpy(rest, values + v, static_cast<size_t>(count - v));
     note(mask_of(at_least(load(rest), from)), v);
     return found;
 }

@@ -13,7 +13,6 @@ from adapters import Adapter
 from weft.index.codec import TOKENS_PER_CENTROID
 from weft.search import Index
 
-
 Effort = tuple[int, int, int]  # cells, centroids for each query token, documents scored in full
 
 
