@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from weft.index.codec import TOKENS_PER_CENTROID
 from weft.search import Index
 
 Effort = tuple[int, int, int]  # cells, centroids for each query token, documents scored in full
+
+
+def forget(mapped: np.memmap) -> None:
+    """Unmap what was read of the workload: it is not the memory of the index."""
+    mapped._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 class Engine(Adapter):
@@ -44,7 +50,10 @@ class Engine(Adapter):
         ] + [{"top": 10, "exact": True}]
 
     def texts(self, work: Any) -> Iterator[tuple[str, np.ndarray]]:
-        return ((str(d), np.array(work.document(d))) for d in range(work.documents))
+        for d in range(work.documents):
+            if d % 1000 == 0:
+                forget(work.vectors)
+            yield str(d), np.array(work.document(d))
 
     def build(self, work: Any, folder: Path) -> None:
         with Index.create(folder / "index", dim=DIM, bits=self.bits) as index:

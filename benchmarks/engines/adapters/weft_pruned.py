@@ -24,6 +24,8 @@ class Engine(weft.Engine):
     def texts(self, work: Any) -> Iterator[tuple[str, np.ndarray]]:
         rarity = 1 / np.bincount(work.types)[work.types].astype(np.float32)
         for d in range(work.documents):
+            if d % 1000 == 0:
+                weft.forget(work.vectors)
             rows = slice(work.offsets[d], work.offsets[d + 1])
             vectors = np.array(work.vectors[rows])
             offsets = np.array([0, len(vectors)])

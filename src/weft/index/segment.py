@@ -7,6 +7,7 @@ ordinals no longer count, only the catalogue knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.errors import CorruptIndexError
 from weft.index import codec, residual, sketch
-from weft.index.arrays import Arrays, Streamed, scratch_array, write_arrays
+from weft.index.arrays import Arrays, Streamed, release, scratch_array, write_arrays
 from weft.types import TokenVectors
 
 CODED_TOKENS = 50_000
@@ -60,6 +61,7 @@ def write_segment(
         turned = matrix / np.float32(length)
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
             rotated[start : start + len(part)] = part @ turned
+            release(rotated)
         best = codec.choose_scale(rotated)
         known = 0.0 if scale is None else scale * length
         scale = known if 0.7 * best <= known <= best else best
@@ -89,8 +91,15 @@ def write_segment(
         with scratch_array(path.parent, np.uint8, (shape[0], width)) as packed:
             levels, labels, norm = residual.code(rotated, clusters.assigned, centroids, scale, bits, packed)
             info["norm"] = max(norm, residual.longest(centroids), residual.longest(cells))
-            coded |= {"levels": levels, "token_centroids": labels, "codes": packed}
+            parts = _in_passing(packed)
+            coded |= {"levels": levels, "token_centroids": labels, "codes": Streamed(packed.dtype, packed.shape, parts)}
             write_arrays(path, {**arrays, **coded}, info)
+
+
+def _in_passing(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for start in range(0, len(array), codec.CHUNK):
+        yield array[start : start + codec.CHUNK]
+        release(array)
 
 
 class Segment:
@@ -360,6 +369,10 @@ class Segment:
             return TokenVectors.trusted(values, offsets)
         self._arrays.verify_rows("salience", starts, stops)
         return TokenVectors.trusted(values, offsets, None, self._arrays["salience"][_row_numbers(starts, stops)])
+
+    def release(self) -> None:
+        """Give back the memory of what was read so far."""
+        self._arrays.release()
 
     def verify(self) -> None:
         """Check every byte."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.index.arrays import Streamed
-from weft.index.codec import CHUNK, Clusters, Floats, chunks
+from weft.index.codec import CHUNK, Clusters, Floats, chunks, taken
 
 ENTRIES = 16
 SUB_VECTOR = 4
@@ -64,7 +64,7 @@ def arrays(
     tokens, dim = rotated.shape
     rng = np.random.default_rng(0)
     some = np.sort(rng.choice(tokens, min(tokens, SAMPLE), replace=False))
-    codebooks = train(residuals(rotated[some].astype(np.float32), clusters.cells_of(some)))
+    codebooks = train(residuals(taken(rotated, some).astype(np.float32), clusters.cells_of(some)))
 
     def sketches() -> Iterator[NDArray[np.uint8]]:
         for start, part in zip(range(0, tokens, CHUNK), chunks(rotated), strict=True):
