@@ -281,6 +281,27 @@ def test_scores_are_those_of_the_stored_codes(index, corpus):
             assert result.score == pytest.approx(float(scores[int(result.id[1:])]), rel=1e-4, abs=1e-4)
 
 
+def test_a_remembered_filter_sees_every_write(tmp_path):
+    def text(i):
+        return TokenVectors.from_list([np.full((1, 2), i + 1.0)])
+
+    with Index.create(tmp_path / "f.weft", 2) as index:
+        for i in range(3):
+            index.add([Document(f"d{i}", metadata={"n": i})], text(i))
+        found = lambda: [*index.search(np.ones((1, 2)), filter="n >= 1")[0].ids]  # noqa: E731
+        assert found() == found() == ["d2", "d1"]
+        index.delete("d2")
+        assert found() == ["d1"]
+        index.add([Document("d0", metadata={"n": 7})], text(9))
+        assert found() == ["d0", "d1"]
+        with Index.open(tmp_path / "f.weft") as other:
+            assert [*other.search(np.ones((1, 2)), filter="n >= 1")[0].ids] == ["d0", "d1"]
+            index.add([Document("d3", metadata={"n": 3})], text(4))
+            assert [*other.search(np.ones((1, 2)), filter="n >= 1")[0].ids] == ["d0", "d3", "d1"]
+        index.compact()
+        assert found() == ["d0", "d3", "d1"]
+
+
 def test_several_segments_with_deletes_and_filters(corpus, tmp_path, monkeypatch):
     """Coded segments beside each other and a flat one; what is found is what is allowed, best first."""
     monkeypatch.setattr(segment, "CODED_TOKENS", 1000)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +26,9 @@ from weft.search.coded import Allowed, Effort, comparable, probe, search_coded, 
 from weft.search.imputed import score_hits
 from weft.search.tokens import retrieve_tokens
 from weft.types import Document, Hits, Ranking, TokenVectors
+
+FILTERS = 8
+"""So many filters' results are remembered, a byte for each document, until something is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +159,22 @@ class Index(Store):
         if filter is None:
             return [Allowed.of(s.live) for s in view.segments]
         condition, parameters = parse_filter(filter).to_sql()
-        matching = self.catalogue.select(condition, parameters)
+        # Evaluating a filter reads the metadata of all documents; the same one often comes with many queries.
+        key = (view.generation, condition, tuple(parameters))
+        known = self._filtered.get(key)
+        if known is None:
+            known = self._match(view, self.catalogue.select(condition, parameters))
+            while len(self._filtered) >= FILTERS:
+                del self._filtered[next(iter(self._filtered))]  # the oldest
+            self._filtered[key] = known
+        return known
+
+    @cached_property
+    def _filtered(self) -> dict[Any, list[Allowed]]:
+        return {}
+
+    @staticmethod
+    def _match(view: View, matching: dict[int, NDArray[np.int64]]) -> list[Allowed]:
         masks = []
         for s in view.segments:
             mask = np.zeros(len(s.segment), dtype=bool)
