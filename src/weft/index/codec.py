@@ -89,8 +89,11 @@ def choose_scale(vectors: NDArray[Any]) -> float:
 
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     """Round vectors to bytes: 128 + round(x·scale), shape kept."""
-    rounded: Floats = np.clip(np.rint(vectors * np.float32(scale)), -127, 127) + 128
-    return rounded.astype(np.uint8)
+    codes = np.empty(vectors.shape, dtype=np.uint8)
+    for start in range(0, len(vectors), CHUNK):  # what is computed on the way is five times as large as the vectors
+        part = vectors[start : start + CHUNK] * np.float32(scale)
+        codes[start : start + CHUNK] = np.clip(np.rint(part), -127, 127) + 128
+    return codes
 
 
 def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOKENS_PER_CENTROID) -> Clusters:
