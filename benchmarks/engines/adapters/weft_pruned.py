@@ -21,6 +21,9 @@ class Engine(weft.Engine):
     `beta_d` does and is then dropped: stored, it would weigh scores, and recall is against unweighted MaxSim.
     """
 
+    ten = ((8, 64, 40), (12, 64, 100), (16, 128, 240))
+    hundred = ()
+
     def texts(self, work: Any) -> Iterator[tuple[str, np.ndarray]]:
         rarity = 1 / np.bincount(work.types)[work.types].astype(np.float32)
         for d in range(work.documents):

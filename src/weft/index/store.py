@@ -91,7 +91,7 @@ class Store:
         encoder : str
             Fingerprint of the encoder whose vectors will come, checked by `open`; empty if unknown.
         bits : {8, 4, 2}
-            Bits a coordinate in large segments: about 135, 72 or 40 bytes a token of dimension 128.
+            Bits a coordinate in large segments: about 155, 72 or 40 bytes a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
         """
