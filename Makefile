@@ -11,13 +11,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LIGHT  := .venv-light
+ASAN   := .venv-asan
 PIP    := -m pip --disable-pip-version-check -qq
 BUILD  := "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.18" ninja
 NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-light test-faults lint format bench docs clean
+.PHONY: help setup demo test test-light test-asan test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +72,21 @@ test-light: $(LIGHT)/.ready  ## the tests of the light install, in an environmen
 	$(LIGHT)/bin/python -c "import importlib.util as u; assert u.find_spec('torch') is None, 'torch is installed here'"
 	$(LIGHT)/bin/python -m pytest -n 2 -q -m "not torch and not slow" --ignore=tests/faults --ignore=tests/native/test_native_cpp.py
 
+# The extension with AddressSanitizer and UBSan, in an environment of its own. Python itself is not instrumented, so the
+# runtime is loaded before it, and what Python never frees is no leak of ours.
+$(ASAN)/.ready: $(NATIVE)
+	$(PYTHON) -m venv $(ASAN)
+	$(ASAN)/bin/python $(PIP) install -U "pip>=25.1"
+	$(ASAN)/bin/python $(PIP) install -c constraints.txt $(BUILD) --group light-test
+	$(ASAN)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/asan \
+		-Ccmake.define.WEFT_SANITIZE=ON -e .
+	@touch $@
+
+test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and UBSan, under 2 minutes
+	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 HYPOTHESIS_PROFILE=few \
+		$(ASAN)/bin/python -m pytest -n 2 -q -m "not torch and not slow" tests/native/test_engine.py \
+		tests/native/test_kernels.py tests/index/test_segment.py tests/search/test_coded.py
+
 test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults
 
@@ -113,4 +129,4 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
 clean:  ## remove everything the other targets made
-	rm -rf $(VENV) $(LIGHT) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LIGHT) $(ASAN) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,19 +30,56 @@ constexpr int kGroup = 32;
 constexpr int kLevels = 16;  // bytes in a table of levels, of which the first 2^bits count
 inline int64_t packed_width(int64_t dim, int bits) { return (dim + kGroup - 1) / kGroup * 4 * bits; }
 
+// A sketch is a token in half a byte per four coordinates: sub-vector s of what the token's cell leaves of it is the nearest of
+// 16 entries of codebook s. Scored for 32 query tokens at once it is one row of the cell and a row of each sub-vector's table,
+// added as signed bytes that stick at their ends: even sub-vectors onto the cell's row, odd ones onto zero, then both.
+constexpr int kEntries = 16;
+constexpr int kSubVector = 4;
+constexpr int kCellBytes = 2;  // a sketch begins with the number of the token's cell, low byte first
+inline int64_t sketch_width(int64_t dim) { return kCellBytes + (dim / kSubVector + 1) / 2; }
+// What a table's entry is of a dot product, and a sketch's cell row of a row of similarities (dot >> 7), in 1/2^15, rounded:
+// the same unit, in which the ends are at 0.8 of the greatest product.
+constexpr int kEntryShare = 172;
+constexpr int kCellShare = 22016;
+
 struct ByteKernels {
-    // best[i] = max over the rows of dot(row, token i), for the page's tokens; INT32_MIN where there are no rows
+    // best[i] = max(best[i], max over the rows of dot(row, token i)), for the page's tokens
     void (*maxima)(const uint8_t* rows, int64_t count, const QueryPage&, int32_t* best);
+    // out[r * 32 + i] = dot(row r, token i)
+    void (*dots)(const uint8_t* rows, int64_t count, const QueryPage&, int16_t* out);
+    // bit i of masks[r]: dots[r * 32 + i] lies at most 2 · reach[i] below the greatest of its column
+    void (*near)(const int16_t* dots, int64_t count, const int16_t* reach, uint32_t* masks);
+    // Σ (u − 128) · q in single precision
+    float (*inner)(const uint8_t* row, const float* query, int64_t dim);
     // out[r * 32 + i] = dot(row r, token i) >> 7, within 0 … 255
     void (*similarities)(const uint8_t* rows, int64_t count, const QueryPage&, uint8_t* out);
     // The same for one token and blocks of 8 vectors, stored (dim / 4, 8, 4) each: out[8 * block + lane]
     void (*block_similarities)(const uint8_t* blocks, int64_t count, const QueryPage&, int token, uint8_t* out);
+    // out = rows, where positive raised by their row's lift, 255 at the most
+    void (*lift)(const uint8_t* rows, int64_t count, const uint8_t* lifts, uint8_t* out);
+    // out[i] = the largest value that byte i of at least `wanted` rows reaches, 0 if there is none
+    void (*column_thresholds)(const uint8_t* rows, int64_t count, int64_t wanted, uint8_t* out);
+    // The same of single bytes
+    uint8_t (*threshold)(const uint8_t* values, int64_t count, int64_t wanted);
+    // bit i of masks[r]: byte i of row r reaches least[i]
+    void (*reach)(const uint8_t* rows, int64_t count, const uint8_t* least, uint32_t* masks);
+    // positions, ascending, of the values greater than `limit`; returns how many
+    int64_t (*above)(const uint8_t* values, int64_t count, uint8_t limit, int32_t* positions);
     // rows[d] = max(rows[d], row) for the listed d, 32 bytes each
     void (*raise)(uint8_t* rows, const int32_t* listed, int64_t count, const uint8_t* row);
     // sums[r] += Σ of the 32 bytes of row r, which become 0 for the next query
     void (*drain_sums)(uint8_t* rows, int64_t count, uint32_t* sums);
     // out = the coded centroid + the level of each coordinate, held within 0 … 255
     void (*expand)(const uint8_t* packed, int bits, const int8_t* levels, const uint8_t* centroid, int64_t dim, uint8_t* out);
+    // Sketch rows of cells from their similarities; 0 for the lanes beyond the page's tokens
+    void (*sketch_cells)(const uint8_t* rows, int64_t count, int lanes, int8_t* out);
+    // (dim / 4, 16, 32): the rows of all entries of the codebooks, (dim / 4, 16, 4) in the units of the codes
+    void (*sketch_table)(const int8_t* codebooks, const QueryPage&, int8_t* table);
+    // Σ over the 32 lanes of 128 + the best score of the tokens' sketches; for a cell beyond the last, `last_cell` is taken
+    uint32_t (*sketch_sum)(const uint8_t* sketches, int64_t count, int64_t sub_vectors, const int8_t* table,
+                           const int8_t* cell_rows, int64_t last_cell);
+    // out = (u − 128) · inverse
+    void (*widen)(const uint8_t* codes, int64_t count, float inverse, float* out);
 };
 
 extern const ByteKernels kBaselineBytes;

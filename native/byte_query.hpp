@@ -21,7 +21,9 @@ public:
     int64_t pages() const { return static_cast<int64_t>(pages_.size()); }
     const QueryPage& page(int64_t p) const { return pages_[static_cast<size_t>(p)]; }
     double inverse_scale(int64_t token) const { return inverse_[static_cast<size_t>(token)]; }
-    // Σ over the tokens of |q − q̂|, what rounding did to the query
+    // |q − q̂|, what rounding did to a token, in units of its codes; infinite where nothing is left of it
+    double rounding(int64_t token) const;
+    // Σ over the tokens of |q − q̂|
     double rounding() const { return rounding_; }
     // Σ over the tokens of |q|
     double norms() const { return norms_; }
@@ -31,7 +33,7 @@ private:
     double rounding_ = 0, norms_ = 0;
     std::vector<int8_t> panels_, rows_;
     std::vector<int16_t> biases_;
-    std::vector<double> inverse_;
+    std::vector<double> inverse_, lost_;
     std::vector<QueryPage> pages_;
 };
 

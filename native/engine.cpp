@@ -2,20 +2,15 @@
 #include "engine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <functional>
+#include <utility>
 
 #include "byte_query.hpp"
 
 namespace weft {
 namespace {
-
-// The largest value that at least `wanted` entries of a histogram reach.
-int threshold(const uint32_t* histogram, int64_t wanted) {
-    int64_t seen = 0;
-    for (int value = 255; value > 0; --value)
-        if ((seen += histogram[value]) >= wanted) return value;
-    return 0;
-}
 
 struct Visit {  // query token → cell, with its centroids' similarities from `start`
     int32_t token;
@@ -23,90 +18,162 @@ struct Visit {  // query token → cell, with its centroids' similarities from `
     int64_t start;
 };
 
-// One page's probing. A document's row of 32 bytes holds how far its best centroid exceeds the imputed similarity of each
+// The documents with the largest sums, as keys that compare as the documents do: sum, then the lower document.
+class Best {
+public:
+    explicit Best(int64_t wanted) : wanted_(static_cast<size_t>(wanted)), room_(2 * wanted_ + 64) {}
+
+    // What a document of a higher number must exceed to count.
+    uint32_t floor() const { return floor_; }
+
+    void add(uint32_t sum, int64_t document) {
+        keys_.push_back(uint64_t{sum} << 32 | (UINT32_MAX - static_cast<uint32_t>(document)));
+        if (keys_.size() < room_) return;
+        const auto least = keys_.begin() + static_cast<ptrdiff_t>(wanted_ - 1);
+        std::nth_element(keys_.begin(), least, keys_.end(), std::greater<>());
+        floor_ = static_cast<uint32_t>(*least >> 32);
+        keys_.resize(wanted_);
+    }
+
+    std::vector<int32_t> in_order() {
+        std::sort(keys_.begin(), keys_.end(), std::greater<>());
+        keys_.resize(std::min(keys_.size(), wanted_));
+        std::vector<int32_t> documents(keys_.size());
+        for (size_t i = 0; i < keys_.size(); ++i)
+            documents[i] = static_cast<int32_t>(UINT32_MAX - static_cast<uint32_t>(keys_[i]));
+        return documents;
+    }
+
+private:
+    size_t wanted_, room_;
+    uint32_t floor_ = 0;
+    std::vector<uint64_t> keys_;
+};
+
+bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
+    return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
+}
+
+// Probing, page by page. A document's row of 32 bytes holds how far its best centroid exceeds the imputed similarity of each
 // token; the sum of a row is the imputed score less what every document has in common. Memory is kept between queries.
 class Prober {
 public:
-    // Adds to sums[d] what document d's rows come to.
-    void run(const ByteKernels& kernels, const EngineData& data, const Probe& probe, const QueryPage& page, uint32_t* sums) {
+    std::vector<int32_t> run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, const uint8_t* allowed,
+                             const Probe& probe) {
         kernels_ = kernels;
         data_ = data;
         probe_ = probe;
         if (!clean_) {  // the last run ended early, out of memory
-            slots_.clear();
             rows_.clear();
+            sums_.clear();
         }
         clean_ = false;
-        if (slots_.size() < static_cast<size_t>(data.cell_starts[data.cells]))
-            slots_.resize(static_cast<size_t>(data.cell_starts[data.cells]), -1);
-        if (rows_.size() < static_cast<size_t>(data.documents) * kPage) rows_.resize(static_cast<size_t>(data.documents) * kPage, 0);
-        visit_cells(page, page.lanes);
-        score_centroids(page, page.lanes);
-        choose_centroids(page.lanes);
-        raise_documents(rows_.data());
-        kernels.drain_sums(rows_.data(), data.documents, sums);
-        for (const int32_t centroid : touched_) slots_[centroid] = -1;
+        grow(rows_, data.documents * kPage, uint8_t{0});
+        grow(sums_, data.documents, 0u);
+        grow(cell_rows_, query.pages() * data.cells * kPage, uint8_t{0});
+        Best best(probe.candidates);
+        for (int64_t p = 0; p < query.pages(); ++p) {
+            const QueryPage& page = query.page(p);
+            visit_cells(page, cell_rows(p));
+            score_centroids(page);
+            choose_centroids(page.lanes);
+            raise_documents(rows_.data());
+            if (p + 1 < query.pages()) kernels.drain_sums(rows_.data(), data.documents, sums_.data());
+        }
+        drain_best(allowed, best);
         clean_ = true;
+        return best.in_order();
     }
 
+    // Only the similarities with the cells, for the sketches of documents that need no finding.
+    void score_cells(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query) {
+        data_ = data;
+        grow(cell_rows_, query.pages() * data.cells * kPage, uint8_t{0});
+        for (int64_t p = 0; p < query.pages(); ++p) kernels.similarities(data.cell_codes, data.cells, query.page(p), cell_rows(p));
+    }
+
+    // The similarities of the last query's page p with all cells.
+    uint8_t* cell_rows(int64_t page) { return cell_rows_.data() + page * data_.cells * kPage; }
+
 private:
-    void visit_cells(const QueryPage& page, int tokens) {
-        cell_rows_.resize(static_cast<size_t>(data_.cells) * kPage);
-        kernels_.similarities(data_.cell_codes, data_.cells, page, cell_rows_.data());
-        histograms_.assign(static_cast<size_t>(kPage) * 256, 0);
-        for (int64_t c = 0; c < data_.cells; ++c)
-            for (int i = 0; i < tokens; ++i) ++histograms_[i * 256 + cell_rows_[c * kPage + i]];
+    template <class T>
+    static void grow(std::vector<T>& values, int64_t size, T value) {
+        if (values.size() < static_cast<size_t>(size)) values.resize(static_cast<size_t>(size), value);
+    }
+
+    void visit_cells(const QueryPage& page, uint8_t* rows) {
+        kernels_.similarities(data_.cell_codes, data_.cells, page, rows);
+        const uint8_t* ranked = rows;
+        if (data_.lifts != nullptr) {
+            grow(lifted_, data_.cells * kPage, uint8_t{0});
+            kernels_.lift(rows, data_.cells, data_.lifts, lifted_.data());
+            ranked = lifted_.data();
+        }
         uint8_t least[kPage];
-        for (int i = 0; i < tokens; ++i)  // at least 1: a token near nothing, or zero, must not visit everything
-            least[i] = static_cast<uint8_t>(std::max(1, threshold(&histograms_[i * 256], probe_.cells)));
+        kernels_.column_thresholds(ranked, data_.cells, probe_.cells, least);
+        for (uint8_t& value : least) value = std::max<uint8_t>(value, 1);  // a token near nothing must not visit everything
+        grow(masks_, data_.cells, 0u);
+        kernels_.reach(ranked, data_.cells, least, masks_.data());
 
         // Cell by cell, so that a cell's centroids are read once for all the tokens that want them.
+        const uint32_t lanes = page.lanes < kPage ? (uint32_t{1} << page.lanes) - 1 : ~uint32_t{0};
         visits_.clear();
         std::fill(lengths_, lengths_ + kPage, 0);
         for (int64_t c = 0; c < data_.cells; ++c) {
             const int64_t size = (data_.cell_blocks[c + 1] - data_.cell_blocks[c]) * kBlock;
-            for (int i = 0; i < tokens; ++i) {
-                if (cell_rows_[c * kPage + i] < least[i]) continue;
+            for (uint32_t mask = masks_[static_cast<size_t>(c)] & lanes; mask != 0; mask &= mask - 1) {
+                const int i = __builtin_ctz(mask);
                 visits_.push_back({i, static_cast<int32_t>(c), lengths_[i]});
                 lengths_[i] += size;
             }
         }
     }
 
-    void score_centroids(const QueryPage& page, int tokens) {
-        stride_ = *std::max_element(lengths_, lengths_ + tokens);
-        values_.resize(static_cast<size_t>(stride_) * tokens);
-        for (const Visit& visit : visits_) {
+    void score_centroids(const QueryPage& page) {
+        stride_ = *std::max_element(lengths_, lengths_ + page.lanes);
+        grow(values_, stride_ * page.lanes, uint8_t{0});
+        for (size_t v = 0; v < visits_.size(); ++v) {
+            const Visit& visit = visits_[v];
             const int64_t first = data_.cell_blocks[visit.cell], last = data_.cell_blocks[visit.cell + 1];
+            if (v + 1 < visits_.size() && visits_[v + 1].cell != visit.cell) prefetch_cell(visits_[v + 1].cell);
             kernels_.block_similarities(data_.centroid_codes + first * kBlock * data_.dim, last - first, page, visit.token,
                                         values_.data() + visit.token * stride_ + visit.start);
         }
     }
 
+    void prefetch_cell(int32_t cell) const {
+        const int64_t bytes = kBlock * data_.dim, last = data_.cell_blocks[cell + 1] * bytes;
+        for (int64_t at = data_.cell_blocks[cell] * bytes; at < last; at += 64) __builtin_prefetch(data_.centroid_codes + at);
+    }
+
     // Keep, for each token, the centroids strictly above its probe_.centroids-th similarity: that one is imputed.
     void choose_centroids(int tokens) {
-        std::fill(histograms_.begin(), histograms_.end(), 0u);
-        for (int i = 0; i < tokens; ++i)
-            for (int64_t v = 0; v < lengths_[i]; ++v) ++histograms_[i * 256 + values_[i * stride_ + v]];
         uint8_t imputed[kPage];
         for (int i = 0; i < tokens; ++i)
-            imputed[i] = static_cast<uint8_t>(threshold(&histograms_[i * 256], probe_.centroids));
-
+            imputed[i] = kernels_.threshold(values_.data() + i * stride_, lengths_[i], probe_.centroids);
         touched_.clear();
         excess_.clear();
+        int32_t cell = -1;
         for (const Visit& visit : visits_) {
             const int32_t first = data_.cell_starts[visit.cell], count = data_.cell_starts[visit.cell + 1] - first;
+            if (visit.cell != cell) {  // a cell's visits follow each other
+                slots_.assign(static_cast<size_t>(count), -1);
+                grow(positions_, count, 0);
+                cell = visit.cell;
+            }
             const uint8_t* value = values_.data() + visit.token * stride_ + visit.start;
-            for (int32_t c = 0; c < count; ++c) {
-                if (value[c] <= imputed[visit.token]) continue;
-                int32_t& slot = slots_[first + c];
+            const uint8_t base = imputed[visit.token];
+            const int64_t found = kernels_.above(value, count, base, positions_.data());
+            for (int64_t f = 0; f < found; ++f) {
+                const int32_t c = positions_[static_cast<size_t>(f)];
+                int32_t& slot = slots_[static_cast<size_t>(c)];
                 if (slot < 0) {
                     slot = static_cast<int32_t>(touched_.size());
                     touched_.push_back(first + c);
+                    __builtin_prefetch(data_.list_starts + first + c);
                     excess_.resize(excess_.size() + kPage, 0);
                 }
-                excess_[static_cast<size_t>(slot) * kPage + visit.token] =
-                    static_cast<uint8_t>(value[c] - imputed[visit.token]);
+                excess_[static_cast<size_t>(slot) * kPage + static_cast<size_t>(visit.token)] = static_cast<uint8_t>(value[c] - base);
             }
         }
     }
@@ -137,7 +204,7 @@ private:
         const int64_t first = data_.list_starts[centroid], length = data_.list_starts[centroid + 1] - first;
         if (data_.steps == nullptr) return {data_.lists + first, length};
         std::vector<int32_t>& documents = unpacked_[buffer];
-        if (documents.size() < static_cast<size_t>(length)) documents.resize(static_cast<size_t>(length));
+        grow(documents, length, 0);
         int32_t* out = documents.data();
         int32_t at = -1;
         for (int64_t l = 0; l < length; ++l) {
@@ -150,66 +217,140 @@ private:
     }
 
     void prefetch_list(int32_t centroid) const {
-        const int64_t first = data_.list_starts[centroid];
-        if (data_.steps != nullptr) __builtin_prefetch(data_.steps + first);
-        else __builtin_prefetch(data_.lists + first);
+        const int64_t first = data_.list_starts[centroid], last = data_.list_starts[centroid + 1];
+        if (data_.steps != nullptr) {
+            for (int64_t l = first; l < last; l += 32) __builtin_prefetch(data_.steps + l);
+        } else {
+            for (int64_t l = first; l < last; l += 16) __builtin_prefetch(data_.lists + l);
+        }
+    }
+
+    // Sums and rows are read and become 0 in one go, a few cached pages at a time.
+    void drain_best(const uint8_t* allowed, Best& best) {
+        constexpr int64_t kSome = 1024, kStep = 16;
+        for (int64_t first = 0; first < data_.documents; first += kSome) {
+            const int64_t count = std::min(kSome, data_.documents - first);
+            uint32_t* sums = sums_.data() + first;
+            kernels_.drain_sums(rows_.data() + first * kPage, count, sums);
+            for (int64_t d = 0; d < count; d += kStep) {
+                const int64_t end = std::min(d + kStep, count);
+                const auto floor = static_cast<int32_t>(best.floor());
+                int32_t exceeding = 0;  // no branch, so that the compiler compares many at once: few exceed
+                for (int64_t e = d; e < end; ++e) exceeding |= static_cast<int32_t>(sums[e]) > floor ? 1 : 0;
+                if (exceeding == 0) continue;
+                for (int64_t e = d; e < end; ++e)
+                    if (sums[e] > best.floor() && (allowed == nullptr || allowed[first + e] != 0)) best.add(sums[e], first + e);
+            }
+            std::fill(sums, sums + count, 0u);
+        }
     }
 
     ByteKernels kernels_{};
     EngineData data_{};
     Probe probe_{};
-    std::vector<uint8_t> rows_, cell_rows_, values_, excess_;
-    std::vector<uint32_t> histograms_;
+    std::vector<uint8_t> rows_, cell_rows_, lifted_, values_, excess_;
+    std::vector<uint32_t> masks_, sums_;
     std::vector<Visit> visits_;
     int64_t lengths_[kPage] = {};
     int64_t stride_ = 0;
-    std::vector<int32_t> slots_;    // centroid → its row in excess_, or -1
+    std::vector<int32_t> slots_;    // centroid of the cell at hand → its row in excess_, or -1
     std::vector<int32_t> touched_;  // slot → centroid
+    std::vector<int32_t> positions_;
     std::vector<int32_t> unpacked_[4];
-    bool clean_ = true;             // slots_ all −1, rows_ all 0
+    bool clean_ = true;             // rows_ and sums_ all 0
 };
 
-bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
-    return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
+// Documents that no list named come last, in their own order.
+void fill_up(const EngineData& data, const uint8_t* allowed, int64_t wanted, std::vector<int32_t>& documents) {
+    std::vector<bool> there(static_cast<size_t>(data.documents), false);
+    for (const int32_t d : documents) there[static_cast<size_t>(d)] = true;
+    for (int64_t d = 0; d < data.documents && static_cast<int64_t>(documents.size()) < wanted; ++d)
+        if (!there[static_cast<size_t>(d)] && eligible(data, allowed, d)) documents.push_back(static_cast<int32_t>(d));
 }
 
-// The eligible documents with the largest sums, best first, ties by document. Sums of documents not allowed become 0.
-std::vector<int32_t> largest(const EngineData& data, const uint8_t* allowed, std::vector<uint32_t>& sums, int64_t wanted) {
-    if (allowed != nullptr)
-        for (int64_t d = 0; d < data.documents; ++d) sums[d] = allowed[d] != 0 ? sums[d] : 0;
-    // Documents without tokens are in no list: they have sum 0, which is counted but never needed. `eligible` reads more
-    // memory than the sums themselves, and is asked only of the few that reach `least`.
-    std::vector<uint32_t> histogram(*std::max_element(sums.begin(), sums.end()) + size_t{1}, 0);
-    for (const uint32_t sum : sums) ++histogram[sum];
-    int64_t seen = 0;
-    uint32_t least = static_cast<uint32_t>(histogram.size());
-    while (least > 0 && seen < wanted) seen += histogram[--least];
-    std::vector<int32_t> chosen;
-    chosen.reserve(static_cast<size_t>(seen));
-    for (int64_t d = 0; d < data.documents; ++d)
-        if (sums[d] >= least && eligible(data, allowed, d)) chosen.push_back(static_cast<int32_t>(d));
-    std::stable_sort(chosen.begin(), chosen.end(), [&](int32_t a, int32_t b) { return sums[a] > sums[b]; });
-    if (static_cast<int64_t>(chosen.size()) > wanted) chosen.resize(static_cast<size_t>(wanted));
-    return chosen;
-}
+// The best `kept` of the documents by their sketches.
+class Sketcher {
+public:
+    void run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, Prober& prober, int64_t kept,
+             std::vector<int32_t>& documents) {
+        const int64_t sub_vectors = data.dim / kSubVector, width = sketch_width(data.dim);
+        table_.resize(static_cast<size_t>(sub_vectors * kEntries * kPage));
+        cells_.resize(static_cast<size_t>(data.cells * kPage));
+        keys_.assign(documents.size(), 0);
+        for (int64_t p = 0; p < query.pages(); ++p) {
+            kernels.sketch_table(data.codebooks, query.page(p), table_.data());
+            kernels.sketch_cells(prober.cell_rows(p), data.cells, query.page(p).lanes, cells_.data());
+            for (size_t i = 0; i < documents.size(); ++i) {
+                if (i + kAhead < documents.size()) prefetch(data, documents[i + kAhead], width);
+                const int64_t first = data.offsets[documents[i]], count = data.offsets[documents[i] + 1] - first;
+                keys_[i] += kernels.sketch_sum(data.sketches + first * width, count, sub_vectors, table_.data(), cells_.data(),
+                                               data.cells - 1);
+            }
+        }
+        for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = keys_[i] << 32 | (UINT32_MAX - i);
+        std::partial_sort(keys_.begin(), keys_.begin() + kept, keys_.end(), std::greater<>());
+        found_.clear();
+        for (int64_t i = 0; i < kept; ++i)
+            found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);
+        documents.assign(found_.begin(), found_.end());
+    }
+
+private:
+    static constexpr size_t kAhead = 3;
+
+    static void prefetch(const EngineData& data, int32_t document, int64_t width) {
+        const int64_t first = data.offsets[document], last = data.offsets[document + 1];
+        for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data.sketches + at);
+    }
+
+    std::vector<int8_t> table_, cells_;
+    std::vector<uint64_t> keys_;
+    std::vector<int32_t> found_;
+};
 
 }  // namespace
 
-std::vector<int32_t> find_candidates(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
-                                     const uint8_t* allowed, const Probe& probe) {
-    int64_t number = data.filled;
-    if (allowed != nullptr) {
-        number = 0;
-        for (int64_t d = 0; d < data.documents; ++d) number += eligible(data, allowed, d);
+uint8_t cell_lift(double spread, int64_t dim, double norm) {
+    // The greatest coded query: the spread is that of a token along it.
+    const double longest = 32767 / std::max(norm, 1.0) - std::sqrt(static_cast<double>(dim)) / 2;
+    const double lift = kSpread * spread * longest / (1 << kRowShift);
+    return lift > 0 ? static_cast<uint8_t>(std::min(lift, 255.0)) : uint8_t{0};
+}
+
+Candidates find_candidates(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
+                           const uint8_t* allowed, const Probe& probe, const uint8_t* sketch_checked) {
+    if (probe.candidates <= 0) return {{}, true};
+    static thread_local Prober thread_prober;
+    static thread_local Sketcher thread_sketcher;
+    Prober& prober = thread_prober;  // looked up once: each use of a thread's variable is a call in a shared library
+    const auto wanted = std::min(probe.candidates, data.documents);
+    int64_t number = allowed == nullptr ? data.filled : 0;
+    if (allowed != nullptr)  // are there more than will be looked at?
+        for (int64_t d = 0; d < data.documents && number <= wanted; ++d) number += eligible(data, allowed, d);
+    const bool all = number <= wanted || tokens == 0;
+    const bool sketch = data.sketches != nullptr && probe.sketched > 0 && probe.sketched < std::min(number, wanted) && tokens > 0;
+    std::vector<int32_t> documents;
+    if (all) fill_up(data, allowed, wanted, documents);
+    if (all && !sketch) return {std::move(documents), true};
+    const ByteQuery bytes(query, tokens, data.dim, data.norm, true);
+    if (all) {
+        prober.score_cells(kernels, data, bytes);
+    } else {
+        Probe within = probe;
+        within.candidates = wanted;
+        documents = prober.run(kernels, data, bytes, allowed, within);
+        // No list should name a document without tokens; asked only of the few that were found.
+        const auto empty = [&](int32_t d) { return !eligible(data, allowed, d); };
+        documents.erase(std::remove_if(documents.begin(), documents.end(), empty), documents.end());
+        if (static_cast<int64_t>(documents.size()) < wanted) fill_up(data, allowed, wanted, documents);
     }
-    std::vector<uint32_t> sums(static_cast<size_t>(data.documents), 0);
-    if (number > probe.candidates && probe.candidates > 0 && tokens > 0) {
-        static thread_local Prober prober;
-        const ByteQuery bytes(query, tokens, data.dim, data.norm, true);
-        for (int64_t p = 0; p < bytes.pages(); ++p) prober.run(kernels, data, probe, bytes.page(p), sums.data());
-    }
-    if (number == 0 || probe.candidates <= 0) return {};
-    return largest(data, allowed, sums, probe.candidates);
+    if (!sketch) return {std::move(documents), true};
+    std::vector<int32_t> unchecked;
+    for (const int32_t d : documents)
+        if (sketch_checked != nullptr && sketch_checked[d] == 0) unchecked.push_back(d);
+    if (!unchecked.empty()) return {std::move(unchecked), false};
+    thread_sketcher.run(kernels, data, bytes, prober, probe.sketched, documents);
+    return {std::move(documents), true};
 }
 
 }  // namespace weft

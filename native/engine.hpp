@@ -1,6 +1,6 @@
 // Finding the few documents worth scoring, and scoring them from byte codes.
 //
-//   candidates: query tokens → best cells → best centroids in them → documents listed there.
+//   candidates: query tokens → best cells → best centroids in them → documents listed there → the best by their sketches.
 //               A document's similarity for a token is that of its best centroid probed, and for a token that probed none of
 //               its centroids the similarity at which probing stopped: XTR's imputation (eq. 4), on centroids.
 //   rerank:     sum-of-max over the candidates' codes in integers, best candidates first; the top few again with the
@@ -33,6 +33,10 @@ struct EngineData {
     const int64_t* list_starts;  // (centroids + 1)
     const int32_t* lists;        // documents of a centroid, ascending; or null and
     const uint16_t* steps;       // from one listed document to the next, beginning at −1; 0: 65535 on, and none there
+    const uint8_t* lifts;        // (cells): what a cell's spread adds to a similarity, see `cell_lift`; or null
+    // Sketches (byte_kernels.hpp), or null:
+    const int8_t* codebooks;     // (dim / 4, 16, 4)
+    const uint8_t* sketches;     // (tokens, sketch_width(dim))
     // With residuals only:
     int64_t centroids;
     const uint8_t* centroid_rows;    // (centroids, dim): the same codes as centroid_codes
@@ -42,16 +46,28 @@ struct EngineData {
 constexpr int kTables = 4;
 constexpr int kCentroidBits = 22;
 
+// Of two cells equally near, the wider one is the more likely to hold a near token. kSpread is how much of a cell's spread, the
+// root of its tokens' mean squared distance to it, counts as similarity: probing 8 cells then finds what 12 did before.
+constexpr double kSpread = 0.32;
+uint8_t cell_lift(double spread, int64_t dim, double norm);  // spread in the units of the codes
+
 struct Probe {
     int64_t cells;       // probed per query token
     int64_t centroids;   // whose documents are looked at, per query token
-    int64_t candidates;  // documents returned
+    int64_t candidates;  // documents found by them
+    int64_t sketched;    // of which so many are kept, the best by their sketches; 0: all, and no sketch is looked at
+};
+
+struct Candidates {
+    std::vector<int32_t> documents;
+    bool checked;  // false: these documents' sketches must be checked before another try
 };
 
 // The most promising documents, best first, at most probe.candidates; only those with allowed[d] != 0 and tokens.
 // Ties go to the lower document. With more candidates asked for than are allowed, all of them.
-std::vector<int32_t> find_candidates(const ByteKernels&, const EngineData&, const float* query, int64_t tokens,
-                                     const uint8_t* allowed, const Probe&);
+// With probe.sketched, at most that many, the best by sketch; ties go to the one that was found to be more promising.
+Candidates find_candidates(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const uint8_t* allowed,
+                           const Probe&, const uint8_t* sketch_checked);
 
 struct Rerank {
     int64_t patience;  // stop after so many documents in a row that did not enter the best `keep`; 0 never stops
@@ -71,6 +87,14 @@ struct Reranked {
 };
 Reranked rerank(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed,
                 int64_t count, const Rerank&);
+
+// Sum-of-max of the listed documents with the unrounded query, in single precision; 0 for those without tokens.
+void score_codes(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed, int64_t count,
+                 float* scores);
+
+// Both: the best `keep` by integers, with the scores of `score_codes`, best first.
+Reranked best_documents(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed,
+                        int64_t count, const Rerank&);
 
 // The vectors behind the codes: (token of the listed documents, dim) floats.
 void decode(const ByteKernels&, const EngineData&, const int32_t* listed, int64_t count, float* out);

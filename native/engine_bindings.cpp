@@ -49,15 +49,18 @@ using Listing = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Optional = std::optional<T>;
 
+using Flags = Optional<Input<uint8_t, 1>>;
+
 class Engine {
 public:
     Engine(Input<int64_t, 1> offsets, Input<uint8_t, 2> codes, float scale, Input<uint8_t, 2> cell_codes,
            Input<int32_t, 1> cell_starts, Input<int32_t, 1> cell_blocks, Input<uint8_t, 1> centroid_codes,
            Input<int64_t, 1> list_starts, Listing lists, Optional<double> norm, Optional<Input<uint8_t, 2>> centroid_rows,
-           Optional<Input<int8_t, 2>> levels, Optional<Input<uint8_t, 2>> token_centroids)
+           Optional<Input<int8_t, 2>> levels, Optional<Input<uint8_t, 2>> token_centroids, Optional<Input<float, 1>> spread,
+           Optional<Input<int8_t, 3>> codebooks, Optional<Input<uint8_t, 2>> sketches)
         : offsets_(offsets), codes_(codes), cell_codes_(cell_codes), cell_starts_(cell_starts), cell_blocks_(cell_blocks),
           centroid_codes_(centroid_codes), list_starts_(list_starts), lists_(lists), centroid_rows_(centroid_rows),
-          levels_(levels), token_centroids_(token_centroids) {
+          levels_(levels), token_centroids_(token_centroids), codebooks_(codebooks), sketches_(sketches) {
         const auto dim = static_cast<int64_t>(cell_codes.shape(1));
         const auto tokens = static_cast<int64_t>(codes.shape(0));
         require(dim > 0 && dim % 4 == 0 && dim <= weft::kMaxDim, "codes must have a multiple of 4 columns, at most 16384");
@@ -75,6 +78,12 @@ public:
         data_.norm = norm ? *norm : kCodeNorm + std::sqrt(static_cast<double>(dim)) / 2;
         set_cells();
         set_lists();
+        if (spread) set_lifts(*spread);
+        if (sketches) {
+            set_sketches(tokens);
+        } else {
+            require(!codebooks, "codebooks go with sketches");
+        }
         if (levels) {
             set_residuals(tokens);
         } else {
@@ -83,37 +92,35 @@ public:
         }
     }
 
-    auto candidates(const Input<float, 2>& query, const std::optional<Input<uint8_t, 1>>& allowed, int64_t cells,
-                    int64_t centroids, int64_t count) const {
-        check_query(query);
-        require(!allowed || static_cast<int64_t>(allowed->shape(0)) == data_.documents, "allowed must have an entry per document");
-        const weft::ByteKernels& kernels = *weft::active_level().bytes;
-        std::vector<int32_t> found;
-        {
-            const nb::gil_scoped_release release;
-            found = weft::find_candidates(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)),
-                                          allowed ? allowed->data() : nullptr, {cells, centroids, count});
-        }
-        return to_numpy(found);
+    auto candidates(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count) const {
+        return to_numpy(find(query, allowed, {cells, centroids, count, 0}, {}).documents);
+    }
+
+    auto sketched(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
+                  const Flags& checked) const {
+        const weft::Candidates found = find(query, allowed, {cells, centroids, count, keep}, checked);
+        return nb::make_tuple(to_numpy(found.documents), found.checked);
     }
 
     auto rerank(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience) const {
+        return ranked(weft::rerank, query, listed, {patience, keep});
+    }
+
+    auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience) const {
+        return ranked(weft::best_documents, query, listed, {patience, keep});
+    }
+
+    auto score(const Input<float, 2>& query, const Input<int32_t, 1>& listed) const {
         check_query(query);
         check_listed(listed);
         const weft::ByteKernels& kernels = *weft::active_level().bytes;
-        weft::Reranked result;
+        std::vector<float> scores(listed.shape(0));
         {
             const nb::gil_scoped_release release;
-            result = weft::rerank(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
-                                  static_cast<int64_t>(listed.shape(0)), {patience, keep});
+            weft::score_codes(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
+                              static_cast<int64_t>(listed.shape(0)), scores.data());
         }
-        std::vector<int32_t> documents;
-        std::vector<float> scores;
-        for (const weft::Scored& s : result.documents) {
-            documents.push_back(s.document);
-            scores.push_back(s.score);
-        }
-        return nb::make_tuple(to_numpy(documents), to_numpy(scores), result.error);
+        return to_numpy(scores);
     }
 
     void decode(const Input<int32_t, 1>& listed, const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out) const {
@@ -128,6 +135,36 @@ public:
     }
 
 private:
+    weft::Candidates find(const Input<float, 2>& query, const Flags& allowed, const weft::Probe& probe, const Flags& checked) const {
+        check_query(query);
+        check_flags(allowed, "allowed must have an entry per document");
+        check_flags(checked, "checked must have an entry per document");
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        const nb::gil_scoped_release release;
+        return weft::find_candidates(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)),
+                                     allowed ? allowed->data() : nullptr, probe, checked ? checked->data() : nullptr);
+    }
+
+    template <class Function>
+    nb::tuple ranked(Function function, const Input<float, 2>& query, const Input<int32_t, 1>& listed, const weft::Rerank& how) const {
+        check_query(query);
+        check_listed(listed);
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        weft::Reranked result;
+        {
+            const nb::gil_scoped_release release;
+            result = function(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
+                              static_cast<int64_t>(listed.shape(0)), how);
+        }
+        std::vector<int32_t> documents;
+        std::vector<float> scores;
+        for (const weft::Scored& s : result.documents) {
+            documents.push_back(s.document);
+            scores.push_back(s.score);
+        }
+        return nb::make_tuple(to_numpy(documents), to_numpy(scores), result.error);
+    }
+
     void set_cells() {
         const auto cells = static_cast<int64_t>(cell_codes_.shape(0)), bytes = static_cast<int64_t>(centroid_codes_.shape(0));
         require(static_cast<int64_t>(cell_starts_.shape(0)) == cells + 1 && static_cast<int64_t>(cell_blocks_.shape(0)) == cells + 1,
@@ -168,6 +205,27 @@ private:
         }
     }
 
+    void set_lifts(const Input<float, 1>& spread) {
+        require(static_cast<int64_t>(spread.shape(0)) == data_.cells, "spread must have an entry per cell");
+        for (int64_t c = 0; c < data_.cells; ++c) {
+            require(std::isfinite(spread.data()[c]) && spread.data()[c] >= 0, "spread must be finite and not negative");
+            lifts_.push_back(weft::cell_lift(double{spread.data()[c]} * data_.scale, data_.dim, data_.norm));
+        }
+        data_.lifts = lifts_.data();
+    }
+
+    void set_sketches(int64_t tokens) {
+        require(static_cast<int64_t>(sketches_->shape(0)) == tokens &&
+                    static_cast<int64_t>(sketches_->shape(1)) == weft::sketch_width(data_.dim),
+                "sketches must have two bytes and half a byte per 4 dimensions for each token");
+        require(codebooks_ && static_cast<int64_t>(codebooks_->shape(0)) == data_.dim / weft::kSubVector &&
+                    codebooks_->shape(1) == weft::kEntries && codebooks_->shape(2) == weft::kSubVector,
+                "codebooks must have 16 entries of 4 for every 4 dimensions");
+        require(data_.cells > 0 || tokens == 0, "sketches need cells");
+        data_.codebooks = codebooks_->data();
+        data_.sketches = sketches_->data();
+    }
+
     void set_residuals(int64_t tokens) {
         require(levels_->shape(0) == weft::kTables && (levels_->shape(1) == 16 || levels_->shape(1) == 4),
                 "levels must be 4 tables of 16 or 4");
@@ -193,6 +251,9 @@ private:
         for (size_t x = 0; x < query.size(); ++x) finite &= std::isfinite(query.data()[x]);
         require(finite, "the query must be finite");
     }
+    void check_flags(const Flags& flags, const char* message) const {
+        require(!flags || static_cast<int64_t>(flags->shape(0)) == data_.documents, message);
+    }
     void check_listed(const Input<int32_t, 1>& listed) const {
         for (size_t l = 0; l < listed.shape(0); ++l)
             require(0 <= listed.data()[l] && listed.data()[l] < data_.documents, "listed must name documents");
@@ -208,6 +269,9 @@ private:
     Optional<Input<uint8_t, 2>> centroid_rows_;
     Optional<Input<int8_t, 2>> levels_;
     Optional<Input<uint8_t, 2>> token_centroids_;
+    Optional<Input<int8_t, 3>> codebooks_;
+    Optional<Input<uint8_t, 2>> sketches_;
+    std::vector<uint8_t> lifts_;
     alignas(16) int8_t tables_[weft::kTables * weft::kLevels] = {};
     weft::EngineData data_{};
 };
@@ -218,11 +282,16 @@ void bind_engine(nb::module_& module) {
     nb::class_<Engine>(module, "Engine")
         .def(nb::init<Input<int64_t, 1>, Input<uint8_t, 2>, float, Input<uint8_t, 2>, Input<int32_t, 1>, Input<int32_t, 1>,
                       Input<uint8_t, 1>, Input<int64_t, 1>, Listing, Optional<double>, Optional<Input<uint8_t, 2>>,
-                      Optional<Input<int8_t, 2>>, Optional<Input<uint8_t, 2>>>(),
+                      Optional<Input<int8_t, 2>>, Optional<Input<uint8_t, 2>>, Optional<Input<float, 1>>,
+                      Optional<Input<int8_t, 3>>, Optional<Input<uint8_t, 2>>>(),
              "offsets"_a, "codes"_a, "scale"_a, "cell_codes"_a, "cell_starts"_a, "cell_blocks"_a, "centroid_codes"_a,
              "list_starts"_a, "lists"_a, "norm"_a = nb::none(), "centroid_rows"_a = nb::none(), "levels"_a = nb::none(),
-             "token_centroids"_a = nb::none())
+             "token_centroids"_a = nb::none(), "spread"_a = nb::none(), "codebooks"_a = nb::none(), "sketches"_a = nb::none())
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
+        .def("sketched", &Engine::sketched, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
+             "checked"_a.none())
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
+        .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a)
+        .def("score", &Engine::score, "query"_a, "listed"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);
 }

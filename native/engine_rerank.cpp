@@ -37,9 +37,11 @@ public:
         return buffer_.data();
     }
 
-    void prefetch(int32_t document) const {
+    // Asks memory for the codes of tokens [begin, end) of a document, or for the part of them that exists.
+    void prefetch(int32_t document, int64_t begin = 0, int64_t end = INT64_MAX) const {
         const int64_t width = data_.bits == 8 ? data_.dim : packed_width(data_.dim, data_.bits);
-        const int64_t first = data_.offsets[document], last = data_.offsets[document + 1];
+        const int64_t length = data_.offsets[document + 1] - data_.offsets[document];
+        const int64_t first = data_.offsets[document] + begin, last = data_.offsets[document] + std::min(end, length);
         for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data_.codes + at);
         if (data_.bits != 8)
             for (int64_t at = first * 3; at < last * 3; at += 64) __builtin_prefetch(data_.token_centroids + at);
@@ -60,28 +62,79 @@ private:
     std::vector<uint8_t> buffer_;
 };
 
-}  // namespace
+constexpr int64_t kSlice = 12;  // tokens scored between two requests to memory; a multiple of the kernels' tiles
 
-Reranked rerank(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
-                const int32_t* listed, int64_t count, const Rerank& settings) {
-    const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
+bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.document < b.document; }
+
+// Sum-of-max with the unrounded query in single precision. Of a query token's similarities within a document, those to the
+// rounded token say which can be the greatest: |q·x − q̂·x| ≤ |q − q̂| · |x|, so none that lies further than twice that below the
+// greatest. Only these, a few of a hundred, are computed again.
+class Scorer {
+public:
+    Scorer(const ByteKernels& kernels, const EngineData& data, const float* query, const ByteQuery& bytes)
+        : kernels_(kernels), data_(data), query_(query), bytes_(bytes), rows_(kernels, data),
+          reach_(static_cast<size_t>(bytes.pages() * kPage), 0) {
+        for (int64_t i = 0; i < bytes.tokens(); ++i)  // rounded up, and more than single precision can lose
+            reach_[static_cast<size_t>(i)] = static_cast<int16_t>(std::min(bytes.rounding(i) * data.norm * 1.001 + 2, 32767.0));
+    }
+
+    float score(int32_t document) {
+        const int64_t length = data_.offsets[document + 1] - data_.offsets[document];
+        if (length == 0 || bytes_.tokens() == 0) return 0;
+        const uint8_t* rows = rows_.of(document);
+        dots_.resize(static_cast<size_t>(length * kPage));
+        masks_.resize(static_cast<size_t>(length));
+        double sum = 0;
+        for (int64_t p = 0; p < bytes_.pages(); ++p) {
+            const int lanes = bytes_.page(p).lanes;
+            const uint32_t used = lanes < kPage ? (uint32_t{1} << lanes) - 1 : ~uint32_t{0};
+            kernels_.dots(rows, length, bytes_.page(p), dots_.data());
+            kernels_.near(dots_.data(), length, &reach_[static_cast<size_t>(p * kPage)], masks_.data());
+            float greatest[kPage];
+            std::fill(greatest, greatest + kPage, -FLT_MAX);
+            for (int64_t t = 0; t < length; ++t) {
+                for (uint32_t mask = masks_[static_cast<size_t>(t)] & used; mask != 0; mask &= mask - 1) {
+                    const int i = __builtin_ctz(mask);
+                    const float product = kernels_.inner(rows + t * data_.dim, query_ + (p * kPage + i) * data_.dim, data_.dim);
+                    greatest[i] = std::max(greatest[i], product);
+                }
+            }
+            for (int i = 0; i < lanes; ++i) sum += greatest[i];
+        }
+        return static_cast<float>(sum / data_.scale);
+    }
+
+private:
+    const ByteKernels& kernels_;
+    const EngineData& data_;
+    const float* query_;
+    const ByteQuery& bytes_;
+    Rows rows_;
+    std::vector<int16_t> reach_, dots_;
+    std::vector<uint32_t> masks_;
+};
+
+Reranked rerank(const ByteKernels& kernels, const EngineData& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
+                const Rerank& settings) {
+    const int64_t tokens = bytes.tokens();
     Rows rows(kernels, data);
-    const auto better = [](const Scored& a, const Scored& b) {
-        return a.score != b.score ? a.score > b.score : a.document < b.document;
-    };
     std::vector<Scored> scored;
     scored.reserve(static_cast<size_t>(count));
     std::vector<float> best;  // a heap of the best `keep` scores, the least on top
     int64_t useless = 0;
     for (int64_t c = 0; c < count; ++c) {
         if (settings.patience > 0 && useless >= settings.patience) break;
-        if (c + 1 < count) rows.prefetch(listed[c + 1]);
         const int64_t length = data.offsets[listed[c] + 1] - data.offsets[listed[c]];
         const uint8_t* document = length > 0 && tokens > 0 ? rows.of(listed[c]) : nullptr;
         double sum = 0;
         for (int64_t p = 0; p < bytes.pages() && document != nullptr; ++p) {
             alignas(32) int32_t maxima[kPage];
-            kernels.maxima(document, length, bytes.page(p), maxima);
+            std::fill(maxima, maxima + kPage, INT32_MIN);
+            for (int64_t t = 0; t < length; t += kSlice) {
+                // The next document is asked for bit by bit: memory answers only so many requests at a time.
+                if (p == 0 && c + 1 < count) rows.prefetch(listed[c + 1], t, t + kSlice < length ? t + kSlice : INT64_MAX);
+                kernels.maxima(document + t * data.dim, std::min(kSlice, length - t), bytes.page(p), maxima);
+            }
             for (int i = 0; i < bytes.page(p).lanes; ++i) sum += maxima[i] * bytes.inverse_scale(p * kPage + i);
         }
         const auto score = static_cast<float>(sum / data.scale);
@@ -110,14 +163,38 @@ Reranked rerank(const ByteKernels& kernels, const EngineData& data, const float*
     return {std::move(scored), static_cast<float>(error * (1 + FLT_EPSILON)) + FLT_MIN};
 }
 
+}  // namespace
+
+Reranked rerank(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens, const int32_t* listed,
+                int64_t count, const Rerank& settings) {
+    return rerank(kernels, data, ByteQuery(query, tokens, data.dim, data.norm, false), listed, count, settings);
+}
+
+void score_codes(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens, const int32_t* listed,
+                 int64_t count, float* scores) {
+    const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
+    Scorer scorer(kernels, data, query, bytes);
+    for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c]);
+}
+
+Reranked best_documents(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
+                        const int32_t* listed, int64_t count, const Rerank& settings) {
+    const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
+    Reranked found = rerank(kernels, data, bytes, listed, count, settings);
+    Scorer scorer(kernels, data, query, bytes);
+    for (Scored& s : found.documents) s.score = scorer.score(s.document);
+    std::sort(found.documents.begin(), found.documents.end(), better);
+    return found;
+}
+
 void decode(const ByteKernels& kernels, const EngineData& data, const int32_t* listed, int64_t count, float* out) {
     const float inverse = 1 / data.scale;
     Rows rows(kernels, data);
     for (int64_t c = 0; c < count; ++c) {
         if (c + 1 < count) rows.prefetch(listed[c + 1]);
         const int64_t bytes = (data.offsets[listed[c] + 1] - data.offsets[listed[c]]) * data.dim;
-        const uint8_t* from = bytes > 0 ? rows.of(listed[c]) : nullptr;
-        for (int64_t x = 0; x < bytes; ++x) *out++ = static_cast<float>(from[x] - 128) * inverse;
+        if (bytes > 0) kernels.widen(rows.of(listed[c]), bytes, inverse, out);
+        out += bytes;
     }
 }
 

@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("few", deadline=None, derandomize=True, max_examples=20)  # with sanitizers
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -28,7 +28,14 @@ from workload import Workload, compiler
 
 HERE = Path(__file__).resolve().parent
 GENERATOR = HERE.parents[2] / "shared" / "bench" / "gen_synthetic.py"
-OWN = ("int8", "fp16", "weft")  # engines of this project's environment; the others run in the peers'
+OWN = (
+    "int8",
+    "fp16",
+    "weft",
+    "weft4",
+    "weft2",
+    "weft_pruned",
+)  # engines of this project's environment; the others run in the peers'
 YARDSTICK = '[{"rerank": 0}]'
 
 

@@ -46,11 +46,28 @@ class Engine:
         centroid_rows: NDArray[np.uint8] | None = None,  # (centroids, dim); this and the rest with 4 or 2 bits
         levels: NDArray[np.int8] | None = None,  # (4, 16) or (4, 4)
         token_centroids: NDArray[np.uint8] | None = None,  # (tokens, 3)
+        spread: NDArray[np.float32] | None = None,  # (cells,)
+        codebooks: NDArray[np.int8] | None = None,  # (dim / 4, 16, 4); goes with sketches
+        sketches: NDArray[np.uint8] | None = None,  # (tokens, 2 + dim / 8 rounded up)
     ) -> None: ...
     def candidates(
         self, query: NDArray[np.float32], allowed: NDArray[np.uint8] | None, cells: int, centroids: int, count: int
     ) -> NDArray[np.int32]: ...
+    def sketched(
+        self,
+        query: NDArray[np.float32],
+        allowed: NDArray[np.uint8] | None,  # (documents,), as `checked`
+        cells: int,
+        centroids: int,
+        count: int,
+        keep: int,
+        checked: NDArray[np.uint8] | None,  # whose sketches may be read; None: all
+    ) -> tuple[NDArray[np.int32], bool]: ...  # the best `keep` and True; or documents to check first, and False
     def rerank(
         self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
+    def best(
+        self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
+    def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...

@@ -32,6 +32,10 @@ class Problem:
     norm: float
     stored: dict = field(default_factory=dict)  # how the rows are stored if not as they are
     codes: np.ndarray | None = None
+    spread: np.ndarray | None = None  # (K,) in units of the vectors
+    codebooks: np.ndarray | None = None  # (dim / 4, 16, 4)
+    numbers: np.ndarray | None = None  # (tokens, dim / 4): entries of the sketches
+    token_cells: np.ndarray | None = None
 
     @property
     def dim(self):
@@ -55,7 +59,18 @@ class Problem:
             "lists": lists,
             "norm": self.norm,
             **self.stored,
+            **({} if self.spread is None else {"spread": self.spread}),
+            **({} if self.numbers is None else {"codebooks": self.codebooks, "sketches": self.sketches()}),
         }
+
+    def sketches(self) -> np.ndarray:
+        """Two bytes of cell, then two numbers to a byte, the first in its low half."""
+        rows = []
+        for cell, numbers in zip(self.token_cells.tolist(), self.numbers.tolist(), strict=True):
+            padded = [*numbers, 0] if len(numbers) % 2 else numbers
+            pairs = [low + 16 * high for low, high in zip(padded[::2], padded[1::2], strict=True)]
+            rows.append([cell % 256, cell // 256, *pairs])
+        return np.array(rows, dtype=np.uint8).reshape(len(rows), 2 + -(-self.dim // 8))
 
     def engine(self, **options):
         return _native.Engine(**self.arguments(**options))
@@ -83,6 +98,12 @@ def problem(rng, lengths, dim, *, cells=5, scale=300.0, bits=8) -> Problem:
         offsets, coded(rng, int(offsets[-1]), dim), scale, coded(rng, cells, dim), cell_starts, centroids, lists,
         NORM + dim**0.5 / 2,
     )  # fmt: skip
+    if rng.random() < 0.7:
+        made.spread = (rng.random(cells) * rng.choice([0, 0.5, 5]) * 290 / scale).astype(np.float32)
+    if rng.random() < 0.7:
+        made.codebooks = rng.integers(-128, 128, (dim // 4, 16, 4)).astype(np.int8)
+        made.numbers = rng.integers(0, 16, (len(made.rows), dim // 4))
+        made.token_cells = rng.integers(0, cells, len(made.rows))
     if bits != 8:
         tables = np.sort(rng.integers(-60, 61, (4, 1 << bits)), axis=1).astype(np.int8)
         label = rng.integers(0, len(centroids), len(made.rows)) | rng.integers(0, 4, len(made.rows)) << 22
@@ -163,6 +184,50 @@ def reach(values, wanted) -> int:
     return int(ranked[max(wanted, 1) - 1]) if 0 < wanted <= len(values) else 255 if wanted <= 0 else 0
 
 
+def lifts(made: Problem) -> np.ndarray:
+    """What is added to a cell's similarity where that is positive."""
+    if made.spread is None:
+        return np.zeros(len(made.cells), dtype=np.int64)
+    longest = 32767 / max(made.norm, 1.0) - made.dim**0.5 / 2
+    spread = made.spread.astype(np.float64) * np.float64(np.float32(made.scale))
+    return np.clip(np.floor(0.32 * spread * longest / 128), 0, 255).astype(np.int64)
+
+
+def similarities(made: Problem, codes) -> np.ndarray:
+    """(cells, tokens)"""
+    return np.clip(((made.cells.astype(np.int64) - 128) @ codes.T) >> 7, 0, 255)
+
+
+def sketch_scores(made: Problem, q) -> np.ndarray:
+    """A document's sum over the query tokens of its best sketch, less what all have in common."""
+
+    def share(values, of):
+        return np.clip((values * of + (1 << 14)) >> 15, -128, 127)
+
+    codes, _ = rounded(q, made.norm, common=True)
+    cell_rows = share(similarities(made, codes), 22016)
+    parts = codes.reshape(len(codes), -1, 4)
+    scores = np.zeros(len(made.offsets) - 1, dtype=np.int64)
+    for d, (first, last) in enumerate(zip(made.offsets, made.offsets[1:], strict=False)):
+        best = np.full(len(q), -128, dtype=np.int64)
+        for t in range(first, last):
+            sums = [cell_rows[made.token_cells[t]], np.zeros(len(q), dtype=np.int64)]
+            for s, number in enumerate(made.numbers[t]):
+                entry = share(parts[:, s] @ made.codebooks[s, number].astype(np.int64), 172)
+                sums[s % 2] = np.clip(sums[s % 2] + entry, -128, 127)
+            best = np.maximum(best, np.clip(sums[0] + sums[1], -128, 127))
+        scores[d] = best.sum()
+    return scores
+
+
+def sketched(made: Problem, q, allowed, cells, centroids, count, keep) -> list[int]:
+    found = candidates(made, q, allowed, cells, centroids, count)
+    if made.numbers is None or keep <= 0 or keep >= len(found) or len(q) == 0:
+        return found
+    scores = sketch_scores(made, q)
+    return sorted(found, key=lambda d: -scores[d])[:keep]
+
+
 def candidates(made: Problem, q, allowed, cells, centroids, count) -> list[int]:
     eligible = [
         d for d in range(len(made.offsets) - 1)
@@ -172,8 +237,8 @@ def candidates(made: Problem, q, allowed, cells, centroids, count) -> list[int]:
         return eligible
     codes, _ = rounded(q, made.norm, common=True)
     sums = np.zeros(len(made.offsets) - 1, dtype=np.int64)
-    for token in codes:
-        to_cells = np.clip(((made.cells.astype(np.int64) - 128) @ token) >> 7, 0, 255)
+    for token, to_cells in zip(codes, similarities(made, codes).T, strict=True):
+        to_cells = np.where(to_cells > 0, np.minimum(to_cells + lifts(made), 255), 0)
         visited = np.flatnonzero(to_cells >= max(1, reach(to_cells, cells)))
         near = [c for cell in visited for c in range(made.cell_starts[cell], made.cell_starts[cell + 1])]
         values = np.clip(((made.centroids[near].astype(np.int64) - 128) @ token) >> 7, 0, 255)
@@ -196,10 +261,13 @@ def main() -> None:
         q = query(rng, n, dim, KINDS[seed % len(KINDS)])
         engine = made.engine(steps=bool(seed % 2))
         listed = engine.candidates(q, None, 2, 6, 9)
+        fewer, _ = engine.sketched(q, None, 2, 6, 9, 4, None)
         order, scores, error = engine.rerank(q, np.arange(20, dtype=np.int32), 20, 0)
         values = np.empty(made.rows.shape, dtype=np.float32)
         engine.decode(np.arange(20, dtype=np.int32), values)
-        print(listed.tolist(), order.tolist(), scores.tobytes().hex(), error, values.sum(dtype=np.float64))
+        print(
+            listed.tolist(), fewer.tolist(), order.tolist(), scores.tobytes().hex(), error, values.sum(dtype=np.float64)
+        )
 
 
 if __name__ == "__main__":

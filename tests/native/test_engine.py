@@ -145,6 +145,54 @@ def test_candidates_equal_the_definition(case, cells, centroids, count, masked, 
     assert found.tolist() == oracle.candidates(made, q, allowed, cells, centroids, count)
 
 
+@given(cases(), st.integers(0, 8), st.integers(0, 40), st.integers(0, 16), st.integers(-1, 9), st.booleans())
+def test_the_best_sketches_are_kept(case, cells, centroids, count, keep, masked):
+    rng, made, q = case
+    allowed = (rng.random(len(made.offsets) - 1) < 0.6).astype(np.uint8) if masked else None
+    engine = made.engine()
+    expected = oracle.sketched(made, q, allowed, cells, centroids, count, keep)
+    found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, None)
+    assert ready
+    assert found.tolist() == expected
+    # Nothing is read of documents that were not checked: they are named, and the next try is ready.
+    checked = (rng.random(len(made.offsets) - 1) < 0.5).astype(np.uint8)
+    found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, checked)
+    if not ready:
+        assert len(found) > 0
+        assert not checked[found].any()
+        checked[found] = 1
+        found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, checked)
+    assert ready
+    assert found.tolist() == expected
+
+
+@given(cases(), st.integers(0, 6))
+def test_scores_are_those_of_the_unrounded_query(case, keep):
+    rng, made, q = case
+    engine = made.engine()
+    exact = oracle.exact_scores(made, q)
+    slack = 1e-5 * (np.abs(q).sum() * 300 / made.scale + 1e-30)
+    np.testing.assert_allclose(engine.score(q, everything(made)), exact, rtol=1e-5, atol=slack)
+    listed = rng.permutation(everything(made)).astype(np.int32)
+    best, scores, _ = engine.best(q, listed, keep, 0)
+    assert sorted(best.tolist()) == sorted(engine.rerank(q, listed, keep, 0)[0].tolist())
+    assert scores.tolist() == engine.score(q, best).tolist()
+    assert best.tolist() == [d for _, d in sorted(zip(-scores, best, strict=True))]
+
+
+def test_a_cell_beyond_the_last_reads_the_last_one():
+    for seed in range(20):
+        made = oracle.problem(np.random.default_rng(seed), [2, 3, 1, 3], 12, cells=3)
+        if made.numbers is None:
+            continue
+        q = oracle.query(np.random.default_rng(0), 5, 12)
+        made.token_cells[:] = 2
+        expected, _ = made.engine().sketched(q, None, 3, 9, 4, 2, None)
+        made.token_cells[:] = 65535
+        found, _ = made.engine().sketched(q, None, 3, 9, 4, 2, None)
+        assert found.tolist() == expected.tolist()
+
+
 def test_candidates_of_many_documents():
     """Enough documents and pages for every loop, and lists of steps beyond 65535."""
     rng = np.random.default_rng(1)
@@ -283,6 +331,28 @@ def test_a_label_beyond_the_centroids_reads_the_last_one():
     out = np.empty((6, 8), dtype=np.float32)
     _native.Engine(**arguments).decode(np.array([0, 1, 2, 3], dtype=np.int32), out)
     assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("spread", np.ones(4, np.float32), "spread must have an entry per cell"),
+        ("spread", np.array([1, 1, -1, 1, 1], np.float32), "spread must be finite"),
+        ("spread", np.array([1, 1, np.nan, 1, 1], np.float32), "spread must be finite"),
+        ("codebooks", None, "codebooks must have 16 entries"),
+        ("codebooks", np.zeros((1, 16, 4), np.int8), "codebooks must have 16 entries"),
+        ("sketches", None, "codebooks go with sketches"),
+        ("sketches", np.zeros((5, 3), np.uint8), "sketches must have two bytes"),
+        ("sketches", np.zeros((6, 4), np.uint8), "sketches must have two bytes"),
+    ],
+)
+def test_wrong_sketches_are_refused(name, value, message):
+    arguments = oracle.problem(np.random.default_rng(0), [2, 0, 1, 3], 8).arguments()
+    good = {"spread": np.ones(5, np.float32), "codebooks": np.zeros((2, 16, 4), np.int8),
+            "sketches": np.zeros((6, 3), np.uint8)}  # fmt: skip
+    assert isinstance(_native.Engine(**{**arguments, **good}), _native.Engine)
+    with pytest.raises(ValueError, match=message):
+        _native.Engine(**{**arguments, **good, name: value})
 
 
 def test_bad_calls_are_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +14,50 @@ from adapters import Adapter
 from weft.index.codec import TOKENS_PER_CENTROID
 from weft.search import Index
 
+Effort = tuple[int, int, int]  # cells, centroids for each query token, documents scored in full
+
+
+def forget(mapped: np.memmap) -> None:
+    """Unmap what was read of the workload: it is not the memory of the index."""
+    mapped._mmap.madvise(mmap.MADV_DONTNEED)
+
 
 class Engine(Adapter):
     """weft."""
 
     packages = ("weft",)
+    bits = 8
+    ten: tuple[Effort, ...] = (
+        (6, 32, 30),
+        (6, 32, 40),
+        (8, 64, 40),
+        (8, 64, 60),
+        (8, 64, 80),
+        (12, 64, 100),
+        (16, 64, 120),
+        (16, 128, 160),
+        (16, 128, 240),
+        (24, 128, 300),
+        (32, 192, 400),
+    )
+    hundred: tuple[Effort, ...] = ((16, 128, 400), (32, 192, 1000))
 
     def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
-        ten = [
-            (6, 48, 80),
-            (6, 48, 120),
-            (8, 64, 150),
-            (8, 64, 200),
-            (12, 96, 300),
-            (16, 128, 400),
-            (24, 128, 600),
-            (32, 192, 800),
-        ]
-        hundred = [(16, 128, 400), (32, 192, 1200)]
         return [
             {"top": k, "n_probe": cells, "k_prime": centroids * TOKENS_PER_CENTROID, "refine": documents}
-            for k, efforts in ((10, ten), (100, hundred))
+            for k, efforts in ((10, self.ten), (100, self.hundred))
             for cells, centroids, documents in efforts
         ] + [{"top": 10, "exact": True}]
 
+    def texts(self, work: Any) -> Iterator[tuple[str, np.ndarray]]:
+        for d in range(work.documents):
+            if d % 1000 == 0:
+                forget(work.vectors)
+            yield str(d), np.array(work.document(d))
+
     def build(self, work: Any, folder: Path) -> None:
-        texts = ((str(d), np.array(work.vectors[work.offsets[d] : work.offsets[d + 1]])) for d in range(work.documents))
-        with Index.create(folder / "index", dim=DIM) as index:
-            index.build(texts)
+        with Index.create(folder / "index", dim=DIM, bits=self.bits) as index:
+            index.build(self.texts(work))
 
     def open(self, work: Any, folder: Path) -> None:  # noqa: ARG002
         self.index = Index.open(folder / "index")

@@ -88,6 +88,22 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any] | Streamed], info
     fsync_folder(path.parent)
 
 
+class Scratch(np.memmap[Any, Any]):
+    """An array in a file of ours that nobody else maps."""
+
+    def release(self) -> None:
+        """Give back the memory behind the map; what was written stays in the file, and is read again when asked for."""
+        mapped: mmap.mmap | None = self._mmap  # type: ignore[attr-defined]
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):  # None: an array computed from one
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def release(array: NDArray[Any]) -> None:
+    """Call `Scratch.release` where there is one: reading or writing it in passing then takes no memory."""
+    if isinstance(array, Scratch):
+        array.release()
+
+
 @contextmanager
 def scratch_array(folder: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
     """Lend an array that lies in a nameless file instead of memory; zeros at first.
@@ -106,7 +122,7 @@ def scratch_array(folder: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[
             for start in range(0, size, 1 << 20):
                 file.write(bytes(min(1 << 20, size - start)))
             file.flush()
-        yield np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+        yield Scratch(file, dtype=dtype, mode="r+", shape=shape)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -220,6 +236,11 @@ class Arrays:
             spread = np.minimum(first[:, None] + np.arange(longest), last[:, None])
             if not self._verified[spread].all():
                 self._verify_blocks(np.unique(spread))
+
+    def release(self) -> None:
+        """Give back the memory of what was read so far; it is read from the file again when asked for."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():

@@ -18,7 +18,7 @@ from weft.index.store import Store
 from weft.types import Document, TokenVectors
 
 FIRST_TOKENS = 20_000
-MOST_TOKENS = 1_000_000
+MOST_TOKENS = 250_000
 
 
 def build(

@@ -218,9 +218,13 @@ class Catalogue:
 
     def select(self, condition: str, parameters: Iterable[Any]) -> dict[int, NDArray[np.int64]]:
         """Return the places of all documents for which an SQL expression over `documents` is true, by segment."""
-        rows = self._all(f"SELECT segment, ordinal FROM documents WHERE {condition}", tuple(parameters))
-        flat = np.array(rows, dtype=np.int64).reshape(-1, 2)
-        return {int(segment): flat[flat[:, 0] == segment, 1] for segment in np.unique(flat[:, 0])}
+        # As two texts and not as rows, which would be a Python object for each document.
+        query = f"SELECT group_concat(segment), group_concat(ordinal) FROM documents WHERE {condition}"
+        ((segments, ordinals),) = self._all(query, tuple(parameters))
+        if segments is None:
+            return {}
+        number, place = (np.fromstring(text, dtype=np.int64, sep=",") for text in (segments, ordinals))
+        return {int(segment): place[number == segment] for segment in np.unique(number)}
 
     def lexical(self, match: str, condition: str, parameters: Iterable[Any], limit: int) -> list[tuple[str, float]]:
         """Return (id, BM25) of documents whose text matches an FTS5 expression, best first, of equals the older first.

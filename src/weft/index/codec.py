@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.index.arrays import release
+
 Floats = NDArray[np.float32]
 
 CODE_NORM = 290.0
@@ -29,6 +31,8 @@ CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
 CHUNK = 8192
+GATHERED = 1 << 18
+"""Tokens read together when they are wanted cell by cell."""
 
 
 class Clusters(NamedTuple):
@@ -42,6 +46,12 @@ class Clusters(NamedTuple):
     """(K + 1,)"""
     assigned: NDArray[np.int32]
     """(T,) each token's centroid"""
+    spread: Floats
+    """(K,) root mean squared distance of a cell's tokens to it"""
+
+    def cells_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cells of some tokens."""
+        return np.searchsorted(self.cell_starts, self.assigned[rows], side="right") - 1
 
 
 def padded_dim(dim: int) -> int:
@@ -79,8 +89,11 @@ def choose_scale(vectors: NDArray[Any]) -> float:
 
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     """Round vectors to bytes: 128 + round(x·scale), shape kept."""
-    rounded: Floats = np.clip(np.rint(vectors * np.float32(scale)), -127, 127) + 128
-    return rounded.astype(np.uint8)
+    codes = np.empty(vectors.shape, dtype=np.uint8)
+    for start in range(0, len(vectors), CHUNK):  # what is computed on the way is five times as large as the vectors
+        part = vectors[start : start + CHUNK] * np.float32(scale)
+        codes[start : start + CHUNK] = np.clip(np.rint(part), -127, 127) + 128
+    return codes
 
 
 def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOKENS_PER_CENTROID) -> Clusters:
@@ -89,26 +102,43 @@ def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOK
     rng = np.random.default_rng(seed)
     n_cells = max(1, round(CELLS_PER_ROOT * tokens**0.5))
     sample = np.sort(rng.choice(tokens, min(tokens, n_cells * SAMPLES_PER_CELL), replace=False))
-    cells = _kmeans(vectors[sample].astype(np.float32), n_cells, rng)
-    cell_of = np.concatenate([_nearest(part, cells) for part in chunks(vectors)])
+    cells = _kmeans(taken(vectors, sample).astype(np.float32), n_cells, rng)
+    cell_of = np.concatenate([_nearest(part, cells).astype(np.int32) for part in chunks(vectors)])
     order = np.argsort(cell_of, kind="stable")
     bounds = np.searchsorted(cell_of[order], np.arange(n_cells + 1))
+    del cell_of
 
     assigned = np.empty(tokens, dtype=np.int32)
+    spread = np.zeros(n_cells, dtype=np.float32)
     centroids, starts = [], [0]
-    for cell in range(n_cells):
-        members = order[bounds[cell] : bounds[cell + 1]]
+    for cell, members, inside in _by_cell(vectors, order, bounds):
         if len(members) == 0:
             starts.append(starts[-1])
             continue
-        inside = vectors[members].astype(np.float32)
+        spread[cell] = np.sqrt(np.mean(np.sum(np.square(inside - cells[cell]), axis=1)))
         count = max(1, round(len(members) / tokens_per_centroid))
         found = _kmeans(inside, count, rng)
         nearest = _nearest(inside, found)
         assigned[members] = starts[-1] + nearest
         centroids.append(_means(inside, nearest, found))
         starts.append(starts[-1] + count)
-    return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned)
+    return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned, spread)
+
+
+def _by_cell(
+    vectors: NDArray[Any], order: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.int64], Floats]]:
+    """Every cell with its tokens and their vectors. These lie all over the file: it is read for many cells at once."""
+    first = 0
+    while first < len(bounds) - 1:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + GATHERED, side="right")) - 1)
+        group = order[bounds[first] : bounds[last]]
+        rows = np.sort(group)
+        gathered = taken(vectors, rows)
+        for cell in range(first, last):
+            members = order[bounds[cell] : bounds[cell + 1]]
+            yield cell, members, gathered[np.searchsorted(rows, members)].astype(np.float32)
+        first = last
 
 
 def list_documents(
@@ -116,8 +146,10 @@ def list_documents(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the documents with a token at each centroid: starts (C + 1,), and documents, ascending in a list."""
     n_documents = len(offsets) - 1
-    document = np.repeat(np.arange(n_documents, dtype=np.int64), np.diff(offsets))
-    pairs = np.unique(assigned.astype(np.int64) * n_documents + document)
+    pairs = assigned.astype(np.int64) * n_documents
+    pairs += np.repeat(np.arange(n_documents, dtype=np.int32), np.diff(offsets))
+    pairs.sort()
+    pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]]
     starts = np.searchsorted(pairs, np.arange(n_centroids + 1, dtype=np.int64) * n_documents)
     return starts.astype(np.int64), (pairs % n_documents).astype(np.int32)
 
@@ -158,6 +190,16 @@ def chunks(vectors: NDArray[Any]) -> Iterator[Floats]:
     """Read vectors a few thousand at a time, as float32."""
     for start in range(0, len(vectors), CHUNK):
         yield vectors[start : start + CHUNK].astype(np.float32)
+        release(vectors)
+
+
+def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some rows, in ascending order, as an array in memory, without keeping the pages between them there."""
+    out = np.empty((len(rows), vectors.shape[1]), dtype=vectors.dtype)
+    for start in range(0, len(rows), CHUNK):
+        out[start : start + CHUNK] = vectors[rows[start : start + CHUNK]]
+        release(vectors)
+    return out
 
 
 def _kmeans(vectors: Floats, count: int, rng: np.random.Generator) -> Floats:

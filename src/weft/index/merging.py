@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.index.arrays import scratch_array
+from weft.index.arrays import release, scratch_array
 from weft.index.segment import Segment
 from weft.types import TokenVectors
 
@@ -61,4 +61,6 @@ def merged(parts: Sequence[Part], folder: Path) -> Iterator[TokenVectors]:
                 if salience is not None and some.salience is not None:
                     salience[rows] = some.salience
                 start = rows.stop
+                release(values)
+                part.segment.release()
         yield TokenVectors.trusted(values, offsets, token_ids, salience)

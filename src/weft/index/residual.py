@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.index import codec
+from weft.index.arrays import release
 
 Bytes = NDArray[np.uint8]
 
@@ -49,7 +50,7 @@ def packed_width(dim: int, bits: int) -> int:
 def choose_levels(vectors: NDArray[Any], assigned: NDArray[np.int32], rows: Bytes, scale: float, bits: int) -> Levels:
     """Choose levels for vectors (T, dim) of which `rows[assigned]` are the coded centroids."""
     some = np.sort(np.random.default_rng(0).choice(len(vectors), min(len(vectors), SAMPLE), replace=False))
-    residuals = _residuals(vectors[some].astype(np.float32), rows[assigned[some]], scale)
+    residuals = _residuals(codec.taken(vectors, some).astype(np.float32), rows[assigned[some]], scale)
     norms = np.sqrt(np.einsum("td,td->t", residuals, residuals))
     limits = np.quantile(norms, np.arange(1, TABLES) / TABLES).astype(np.float32)
     table_of = np.searchsorted(limits, norms, side="right")
@@ -70,6 +71,26 @@ def encode(
     three = np.ascontiguousarray(labels.astype("<u4")[:, None]).view(np.uint8)[:, :3]
     packed = pack(numbers, levels.bits)
     return packed, np.ascontiguousarray(three), _add(rows[assigned], levels.tables, table_of, numbers)
+
+
+def code(
+    rotated: NDArray[Any],
+    assigned: NDArray[np.int32],
+    centroids: NDArray[np.uint8],
+    scale: float,
+    bits: int,
+    codes: NDArray[np.uint8],
+) -> tuple[NDArray[np.int8], NDArray[np.uint8], float]:
+    """Fill `codes`; return the tables of levels, the tokens' labels, and the norm of the longest row they decode to."""
+    levels = choose_levels(rotated, assigned, centroids, scale, bits)
+    labels = np.empty((len(rotated), 3), dtype=np.uint8)
+    norm = 0.0
+    for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(rotated), strict=True):
+        rows = slice(start, start + len(part))
+        codes[rows], labels[rows], decoded = encode(part, assigned[rows], centroids, scale, levels)
+        norm = max(norm, longest(decoded))
+        release(codes)
+    return levels.tables, labels, norm
 
 
 def decode(packed: Bytes, labels: Bytes, rows: Bytes, tables: NDArray[np.int8]) -> Bytes:

@@ -7,6 +7,7 @@ ordinals no longer count, only the catalogue knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.errors import CorruptIndexError
-from weft.index import codec, residual
-from weft.index.arrays import Arrays, Streamed, scratch_array, write_arrays
+from weft.index import codec, residual, sketch
+from weft.index.arrays import Arrays, Streamed, release, scratch_array, write_arrays
 from weft.types import TokenVectors
 
 CODED_TOKENS = 50_000
@@ -28,6 +29,9 @@ PROBED = ("cell_codes", "cell_starts", "cell_blocks", "centroid_codes", "list_st
 """Arrays of a coded segment that any query may read anywhere."""
 RESIDUAL = ("cell_codes", "cell_starts", "centroid_rows", "levels", "list_starts", "lists", "rotation")
 """The same with 4 or 2 bits."""
+OPTIONAL = ("spread", "codebooks", "sketches")
+"""What the first segments lack, and those of 4 or 2 bits but for `spread`: they are searched without. Sketches are read
+a document at a time."""
 
 
 def write_segment(
@@ -57,6 +61,7 @@ def write_segment(
         turned = matrix / np.float32(length)
         for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(vectors.values), strict=True):
             rotated[start : start + len(part)] = part @ turned
+            release(rotated)
         best = codec.choose_scale(rotated)
         known = 0.0 if scale is None else scale * length
         scale = known if 0.7 * best <= known <= best else best
@@ -67,12 +72,15 @@ def write_segment(
             "cell_codes": cells,
             "cell_starts": clusters.cell_starts.astype("<i4"),
             "rotation": matrix.astype("<f4"),
+            "spread": (clusters.spread * np.float32(length)).astype("<f4"),
         }
         info["scale"] = scale / length
         if bits == 8:
             blocks, cell_blocks = codec.block_layout(centroids, clusters.cell_starts)
             coded |= {"cell_blocks": cell_blocks.astype("<i4"), "centroid_codes": blocks}
             coded |= {"list_starts": starts.astype("<i8"), "lists": lists.astype("<i4")}
+            if len(cells) <= 1 << 16:
+                coded |= sketch.arrays(rotated, clusters, cells, scale)
             codes = (codec.encode(part @ turned, scale) for part in codec.chunks(vectors.values))
             coded["codes"] = Streamed(np.dtype("u1"), shape, codes)
             write_arrays(path, {**arrays, **coded}, info)
@@ -81,29 +89,17 @@ def write_segment(
         coded |= {"centroid_rows": centroids, "list_starts": starts.astype("<i8"), "lists": steps.astype("<u2")}
         width = residual.packed_width(shape[1], bits)
         with scratch_array(path.parent, np.uint8, (shape[0], width)) as packed:
-            levels, labels, norm = _code_residuals(rotated, clusters.assigned, centroids, scale, bits, packed)
+            levels, labels, norm = residual.code(rotated, clusters.assigned, centroids, scale, bits, packed)
             info["norm"] = max(norm, residual.longest(centroids), residual.longest(cells))
-            coded |= {"levels": levels, "token_centroids": labels, "codes": packed}
+            parts = _in_passing(packed)
+            coded |= {"levels": levels, "token_centroids": labels, "codes": Streamed(packed.dtype, packed.shape, parts)}
             write_arrays(path, {**arrays, **coded}, info)
 
 
-def _code_residuals(
-    rotated: NDArray[Any],
-    assigned: NDArray[np.int32],
-    centroids: NDArray[np.uint8],
-    scale: float,
-    bits: int,
-    codes: NDArray[np.uint8],
-) -> tuple[NDArray[np.int8], NDArray[np.uint8], float]:
-    """Fill `codes`; return the tables of levels, the tokens' labels, and the norm of the longest row they decode to."""
-    levels = residual.choose_levels(rotated, assigned, centroids, scale, bits)
-    labels = np.empty((len(rotated), 3), dtype=np.uint8)
-    norm = 0.0
-    for start, part in zip(range(0, len(rotated), codec.CHUNK), codec.chunks(rotated), strict=True):
-        rows = slice(start, start + len(part))
-        codes[rows], labels[rows], decoded = residual.encode(part, assigned[rows], centroids, scale, levels)
-        norm = max(norm, residual.longest(decoded))
-    return levels.tables, labels, norm
+def _in_passing(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for start in range(0, len(array), codec.CHUNK):
+        yield array[start : start + codec.CHUNK]
+        release(array)
 
 
 class Segment:
@@ -200,9 +196,10 @@ class Segment:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def with_tokens(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def with_tokens(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return the allowed documents that have tokens at all: the others have no score to rank by."""
-        return np.flatnonzero(allowed & (np.diff(self.offsets) > 0))
+        filled = np.diff(self.offsets) > 0
+        return np.flatnonzero(filled if allowed is None else filled & allowed)
 
     # -- vectors -------------------------------------------------------------------------------------
 
@@ -258,6 +255,9 @@ class Segment:
     def _engine(self) -> _native.Engine:
         for name in PROBED if self.bits == 8 else RESIDUAL:
             self._arrays.verify(name)
+        for name in ("spread", "codebooks"):
+            if name in self._arrays:
+                self._arrays.verify(name)
         try:
             return self._make_engine()
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -265,9 +265,10 @@ class Segment:
 
     def _make_engine(self) -> _native.Engine:
         stored, scale = self._arrays, float(self._arrays.info["scale"])
+        more: dict[str, Any] = {name: stored[name] for name in OPTIONAL if name in stored}
         if self.bits == 8:
             probed: Any = [stored[name] for name in PROBED[:-1]]
-            return _native.Engine(self.offsets, stored["codes"], scale, *probed)
+            return _native.Engine(self.offsets, stored["codes"], scale, *probed, **more)
         # Centroids are stored once, in rows; probing wants them in blocks.
         rows = stored["centroid_rows"]
         blocks, cell_blocks = codec.block_layout(rows, stored["cell_starts"])
@@ -285,38 +286,83 @@ class Segment:
             centroid_rows=rows,
             levels=stored["levels"],
             token_centroids=stored["token_centroids"],
+            **more,
         )
 
-    def _verify_codes(self, listed: NDArray[np.int32]) -> None:
+    @cached_property
+    def _checked(self) -> dict[str, NDArray[np.bool_]]:
+        """For codes and for sketches, (N,): documents whose checksums were verified, so that it is asked only once."""
+        return {name: np.zeros(len(self), dtype=bool) for name in ("codes", "sketches")}
+
+    def _verify_documents(self, name: str, listed: NDArray[np.int32]) -> None:
+        checked = self._checked[name]
+        if checked[listed].all():
+            return
         starts, stops = self.offsets[listed], self.offsets[listed + 1]
-        self._arrays.verify_rows("codes", starts, stops)
-        if self.bits != 8:
+        self._arrays.verify_rows(name, starts, stops)
+        if name == "codes" and self.bits != 8:
             self._arrays.verify_rows("token_centroids", starts, stops)
+        checked[listed] = True
+
+    @cached_property
+    def _rotation(self) -> NDArray[np.float32]:
+        self._arrays.verify("rotation")
+        return self._arrays["rotation"]
 
     def rotate(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Bring query vectors (n, dim) into the space of the codes."""
-        self._arrays.verify("rotation")
-        return np.ascontiguousarray(query @ self._arrays["rotation"], dtype=np.float32)
+        return np.ascontiguousarray(query @ self._rotation, dtype=np.float32)
+
+    @property
+    def sketched(self) -> bool:
+        """True if tokens have sketches."""
+        return "sketches" in self._arrays
 
     def candidates(
-        self, rotated: NDArray[np.float32], allowed: NDArray[np.bool_] | None, cells: int, centroids: int, count: int
+        self,
+        rotated: NDArray[np.float32],
+        allowed: NDArray[np.bool_] | None,
+        cells: int,
+        centroids: int,
+        count: int,
+        keep: int | None = None,
     ) -> NDArray[np.int32]:
-        """Return the most promising documents, best first: see native/engine.hpp."""
+        """Return the most promising documents, best first; with `keep`, as many, by sketch: native/engine.hpp."""
         flags = None if allowed is None else allowed.view(np.uint8)
-        return self._engine.candidates(rotated, flags, cells, centroids, count)
+        if keep is None or keep >= count or not self.sketched:
+            return self._engine.candidates(rotated, flags, cells, centroids, count)
+        checked = self._checked["sketches"].view(np.uint8)
+        while True:
+            found, ready = self._engine.sketched(rotated, flags, cells, centroids, count, keep, checked)
+            if ready:
+                return found
+            self._verify_documents("sketches", found)
 
     def rerank(
         self, rotated: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int = 0
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]:
         """Return the best `keep` of the listed documents by integer sum-of-max, their scores, and an error bound."""
-        self._verify_codes(listed)
+        self._verify_documents("codes", listed)
         return self._engine.rerank(rotated, listed, keep, patience)
+
+    def best(
+        self, rotated: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int = 0
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the best `keep` of the listed documents by integer sum-of-max, ranked by `score`, and that."""
+        self._verify_documents("codes", listed)
+        documents, scores, _ = self._engine.best(rotated, listed, keep, patience)
+        return documents, scores
+
+    def score(self, rotated: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return sum-of-max of the listed documents with the query as it is, saliences aside."""
+        self._verify_documents("codes", listed)
+        return self._engine.score(rotated, listed)
 
     def decoded(self, listed: NDArray[np.int32]) -> TokenVectors:
         """Return the listed documents in the space of the codes, with their saliences."""
         starts, stops = self.offsets[listed], self.offsets[listed + 1]
         offsets = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
-        self._verify_codes(listed)
+        self._verify_documents("codes", listed)
         values = np.empty((offsets[-1], codec.padded_dim(self.dim)), dtype=np.float32)
         self._engine.decode(listed, values)
         if not self.salient:
@@ -324,13 +370,18 @@ class Segment:
         self._arrays.verify_rows("salience", starts, stops)
         return TokenVectors.trusted(values, offsets, None, self._arrays["salience"][_row_numbers(starts, stops)])
 
+    def release(self) -> None:
+        """Give back the memory of what was read so far."""
+        self._arrays.release()
+
     def verify(self) -> None:
         """Check every byte."""
         self._arrays.verify()
 
     def close(self) -> None:
         """Unmap the file."""
-        self.__dict__.pop("_engine", None)
+        for name in ("_engine", "_rotation"):
+            self.__dict__.pop(name, None)
         self._arrays.close()
 
 

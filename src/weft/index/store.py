@@ -14,7 +14,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,6 +45,8 @@ class LiveSegment:
     segment: Segment
     live: NDArray[np.bool_]
     """(N,) False where a tombstone stands."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """Ids by ordinal, as far as they were asked for. No other document ever comes to live at a place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class Store:
         encoder : str
             Fingerprint of the encoder whose vectors will come, checked by `open`; empty if unknown.
         bits : {8, 4, 2}
-            Bits a coordinate in large segments: about 135, 72 or 40 bytes a token of dimension 128.
+            Bits a coordinate in large segments: about 155, 72 or 40 bytes a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
         model : str
@@ -192,6 +194,7 @@ class Store:
 
     def _load(self, generation: int) -> View:
         rows = self.catalogue.segments()
+        known = {s.number: s.ids for s in self._view.segments} if self._view is not None else {}
         for file in set(self._opened) - {row.file for row in rows}:
             self._opened.pop(file).close()
         loaded = []
@@ -201,7 +204,7 @@ class Store:
             segment = self._opened[row.file]
             live = np.ones(len(segment), dtype=bool)
             live[self.catalogue.tombstones(row.segment)] = False
-            loaded.append(LiveSegment(row.segment, segment, live))
+            loaded.append(LiveSegment(row.segment, segment, live, known.get(row.segment, {})))
         return View(generation, tuple(loaded))
 
     def __len__(self) -> int:

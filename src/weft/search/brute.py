@@ -25,7 +25,7 @@ def score_documents(
     return scores.reshape(-1)
 
 
-def allowed_documents(segment: Segment, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], TokenVectors]:
+def allowed_documents(segment: Segment, allowed: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], TokenVectors]:
     """Return the ordinals and the vectors of the allowed documents that have tokens at all."""
     ordinals = segment.with_tokens(allowed)
     if len(ordinals) == len(segment):

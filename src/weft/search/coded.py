@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,33 @@ from weft.index.segment import Segment
 from weft.search.brute import NATIVE, score_documents
 from weft.types import TokenVectors
 
-CELLS = 16
-CENTROIDS = 128
-CANDIDATES = 400
+CELLS = 12
+CENTROIDS = 64
+REFINE = 120
+SKETCHED = 5
+"""Where tokens have sketches, so many times `refine` documents are found, and the best by sketch scored in full."""
+UNSKETCHED = 3
+"""Where they have none, so many times as many as by default must be scored in full for the same recall."""
+SPARE = 4
+"""So many more documents than asked for are ranked with the unrounded query."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most so many times as many centroids are probed."""
 FEW = 3200
-"""So many documents that a filter keeps are scored one and all: probing would miss too many of them."""
+"""So many documents that a filter keeps are looked at one and all: probing would miss too many of them."""
+
+
+class Allowed(NamedTuple):
+    """Which documents of a segment may be found at all."""
+
+    mask: NDArray[np.bool_] | None
+    """(N,); None: all"""
+    number: int
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_]) -> Allowed:
+        """Count once what every query asks for."""
+        number = int(np.count_nonzero(mask))
+        return cls(None if number == len(mask) else mask, number)
 
 
 @dataclass(frozen=True)
@@ -38,56 +59,60 @@ class Effort:
 class Scores:
     """Documents of a segment with their scores, in no order; `rest` bounds the score of all others allowed."""
 
-    ordinal: NDArray[np.int64]
+    ordinal: NDArray[np.int32]
     score: NDArray[np.float32]
     rest: float
 
 
 def probe(
-    segment: Segment, rotated: NDArray[np.float32], allowed: NDArray[np.bool_], k: int, effort: Effort
+    segment: Segment, rotated: NDArray[np.float32], allowed: Allowed, k: int, effort: Effort
 ) -> NDArray[np.int32]:
     """Return the documents worth scoring, best first."""
-    number = int(allowed.sum())
-    share = max(number, 1) / max(len(allowed), 1)
-    candidates = max(effort.refine or max(CANDIDATES, 4 * k), k)
+    share = max(allowed.number, 1) / max(len(segment), 1)
+    by_default = REFINE if segment.sketched else UNSKETCHED * REFINE
+    keep = max(effort.refine or max(by_default, 4 * k), k)
     centroids = -(-effort.k_prime // TOKENS_PER_CENTROID) if effort.k_prime else CENTROIDS
-    # A filter thins out the lists: probe deeper for what it keeps, and score a small remainder one and all.
+    # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
     widened = min(1 / share, WIDEST)
+    count = SKETCHED * keep if segment.sketched else keep
     if share < 1 / WIDEST:
-        candidates = max(candidates, min(number, FEW))
+        count = max(count, min(allowed.number, FEW))
+        keep = max(keep, REFINE if segment.sketched else count)
     return segment.candidates(
         rotated,
-        None if number == len(allowed) else allowed,
+        allowed.mask,
         round((effort.n_probe or CELLS) * min(widened, 2)),
         round(centroids * widened),
-        candidates,
+        count,
+        keep,
     )
 
 
 def search_coded(
     segment: Segment,
     query: TokenVectors,
-    allowed: NDArray[np.bool_],
+    allowed: Allowed,
     k: int,
     alignment: Alignment,
     effort: Effort,
     threads: int,
 ) -> Scores:
     """Return the best documents found; `rest` is +inf, for nothing is known of those that were not candidates."""
-    rotated = segment.rotate(query[0])
+    rotated = segment.rotate(query.values)
     listed = probe(segment, rotated, allowed, k, effort)
-    plain = isinstance(alignment, SumOfMax) and not _salient(segment, query)
-    keep = k + 16 if plain else max(10 * k, 100)
-    best, _, _ = segment.rerank(rotated, listed, min(keep, len(listed)))
-    return Scores(best.astype(np.int64), refine(segment, query, rotated, best, alignment, threads), np.inf)
+    if isinstance(alignment, SumOfMax) and not _salient(segment, query):
+        best, scores = segment.best(rotated, listed, k + max(SPARE, k // 8))
+        return Scores(best, scores if alignment.z == "one" else scores / np.float32(max(len(rotated), 1)), np.inf)
+    best, _, _ = segment.rerank(rotated, listed, max(10 * k, 100))
+    return Scores(best, refine(segment, query, rotated, best, alignment, threads), np.inf)
 
 
 def search_exactly(
-    segment: Segment, query: TokenVectors, allowed: NDArray[np.bool_], k: int, alignment: Alignment, threads: int
+    segment: Segment, query: TokenVectors, allowed: Allowed, k: int, alignment: Alignment, threads: int
 ) -> Scores:
     """Return the certified best k under the stored codes, and what the best document left out can reach at most."""
-    rotated = segment.rotate(query[0])
-    listed = segment.with_tokens(allowed).astype(np.int32)
+    rotated = segment.rotate(query.values)
+    listed = segment.with_tokens(allowed.mask).astype(np.int32)
     rest = -np.inf
     if isinstance(alignment, SumOfMax) and not _salient(segment, query) and len(listed) > k:
         # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top k.
@@ -97,7 +122,7 @@ def search_exactly(
         if near < len(scores):
             z = len(rotated) if alignment.z != "one" else 1
             rest = float(scores[near] + error) / max(z, 1)
-    return Scores(listed.astype(np.int64), refine(segment, query, rotated, listed, alignment, threads), rest)
+    return Scores(listed, refine(segment, query, rotated, listed, alignment, threads), rest)
 
 
 def refine(
@@ -124,7 +149,7 @@ def comparable(segment: Segment, query: TokenVectors, ordinals: NDArray[np.int64
     """Return query and documents in a space where their inner products are the stored ones, as cheaply as can be."""
     if not segment.coded:
         return query, segment.select(ordinals)
-    rotated = segment.rotate(query[0])
+    rotated = segment.rotate(query.values)
     turned = TokenVectors.trusted(rotated, query.offsets, query.token_ids, query.salience)
     return turned, segment.decoded(ordinals.astype(np.int32))
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +22,14 @@ from weft.index.merging import in_parts
 from weft.index.pruning import kept, prune
 from weft.index.store import LiveSegment, Store, View
 from weft.search.brute import allowed_documents, score_documents
-from weft.search.coded import Effort, probe, search_coded, search_exactly
+from weft.search.coded import Allowed, Effort, probe, search_coded, search_exactly
 from weft.search.imputed import Imputed, score_hits
 from weft.search.terms import aligned_terms
 from weft.search.tokens import retrieve_tokens
 from weft.types import Document, Hits, Ranking, TokenVectors
+
+FILTERS = 8
+"""So many filters' results are remembered, a byte for each document, until something is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +37,7 @@ class _Found:
     """Results of one query: where the documents live, their scores, and a bound of what was left out."""
 
     segment: NDArray[np.int64]
-    ordinal: NDArray[np.int64]
+    ordinal: NDArray[np.int64] | NDArray[np.int32]
     score: NDArray[np.float32]
     rest: float = -np.inf
     terms: Imputed | None = None
@@ -39,6 +45,8 @@ class _Found:
 
     @staticmethod
     def joined(parts: list[_Found]) -> _Found:
+        if len(parts) == 1:
+            return parts[0]
         empty = np.zeros(0, np.int64)
         return _Found(
             np.concatenate([empty, *(p.segment for p in parts)]),
@@ -142,31 +150,46 @@ class Index(Store):
             batch = prune(batch, beta_q, parameter="beta_q")
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
-            allowed = self._allowed(view, filter)
-            search = _Search(self, view, allowed, k, alignment, effort, threads)
-            return [
-                search.rank(batch[i : i + 1], rows[batch.offsets[i] : batch.offsets[i + 1]] if hits else None)
-                for i in range(len(batch))
-            ]
+            search = _Search(self, view, self._allowed(view, filter), k, alignment, effort, threads)
+            texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
+            own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)
+            return [search.rank(text, of_text) for text, of_text in zip(texts, own, strict=True)]
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
-            queries = TokenVectors.from_list([np.asarray(queries)])
+            single = np.asarray(queries)
+            offsets = np.array([0, len(single)]) if single.ndim == 2 else None
+            queries = TokenVectors.from_list([single]) if offsets is None else TokenVectors(single, offsets)
         if queries.dim != self.dim:
             raise invalid("queries", "search", f"of the index's dimension, {self.dim}", queries.dim)
         return queries if queries.values.dtype == np.float32 else queries.astype(np.float32)
 
-    def _allowed(self, view: View, filter: Filter | str | None) -> list[NDArray[np.bool_]]:  # noqa: A002
+    def _allowed(self, view: View, filter: Filter | str | None) -> list[Allowed]:  # noqa: A002
         """Return for each segment which documents may be scored at all."""
         if filter is None:
-            return [s.live for s in view.segments]
+            return [Allowed.of(s.live) for s in view.segments]
         condition, parameters = parse_filter(filter).to_sql()
-        matching = self.catalogue.select(condition, parameters)
+        # Evaluating a filter reads the metadata of all documents; the same one often comes with many queries.
+        key = (view.generation, condition, tuple(parameters))
+        known = self._filtered.get(key)
+        if known is None:
+            known = self._match(view, self.catalogue.select(condition, parameters))
+            while len(self._filtered) >= FILTERS:
+                del self._filtered[next(iter(self._filtered))]  # the oldest
+            self._filtered[key] = known
+        return known
+
+    @cached_property
+    def _filtered(self) -> dict[Any, list[Allowed]]:
+        return {}
+
+    @staticmethod
+    def _match(view: View, matching: dict[int, NDArray[np.int64]]) -> list[Allowed]:
         masks = []
         for s in view.segments:
             mask = np.zeros(len(s.segment), dtype=bool)
             mask[matching.get(s.number, [])] = True
-            masks.append(mask)
+            masks.append(Allowed.of(mask))
         return masks
 
 
@@ -176,7 +199,7 @@ class _Search:
 
     index: Index
     view: View
-    allowed: list[NDArray[np.bool_]]
+    allowed: list[Allowed]
     k: int
     alignment: Alignment
     effort: Effort | None
@@ -195,17 +218,19 @@ class _Search:
         return Ranking(self._ids(found, best), found.score[best], hits, certified=certified, margin=margin, z=z)
 
     def _ids(self, found: _Found, best: NDArray[np.int64]) -> list[str]:
-        ids = np.empty(len(best), dtype=object)
-        for number in np.unique(found.segment[best]):
-            here = np.flatnonzero(found.segment[best] == number)
-            ids[here] = self.index.catalogue.ids(int(number), found.ordinal[best[here]])
-        return ids.tolist()
+        places = list(zip(found.segment[best].tolist(), found.ordinal[best].tolist(), strict=True))
+        known = {s.number: s.ids for s in self.view.segments}
+        for number in {number for number, _ in places}:
+            new = [ordinal for of, ordinal in places if of == number and ordinal not in known[number]]
+            if new:
+                known[number].update(zip(new, self.index.catalogue.ids(number, new), strict=True))
+        return [known[number][ordinal] for number, ordinal in places]
 
     def _from_documents(self, query: TokenVectors) -> _Found:
         parts = []
         for s, allowed in zip(self.view.segments, self.allowed, strict=True):
             if not s.segment.coded:
-                ordinals, documents = allowed_documents(s.segment, allowed)
+                ordinals, documents = allowed_documents(s.segment, allowed.mask)
                 scores = score_documents(query, documents, self.alignment, self.threads)
                 parts.append(_Found(np.full(len(ordinals), s.number), ordinals, scores))
                 continue
@@ -228,11 +253,11 @@ class _Search:
         places = np.concatenate([empty, *ordinals])[terms.documents]
         return _Found(numbers[terms.documents], places, terms.scores, terms=terms)
 
-    def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: Allowed) -> NDArray[np.int64]:
         """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""
         if self.effort is None or not s.segment.coded:
-            return s.segment.with_tokens(allowed)
-        return np.sort(probe(s.segment, s.segment.rotate(query[0]), allowed, self.k, self.effort).astype(np.int64))
+            return s.segment.with_tokens(allowed.mask)
+        return np.sort(probe(s.segment, s.segment.rotate(query.values), allowed, self.k, self.effort).astype(np.int64))
 
     def _hits(
         self, query: TokenVectors, found: _Found, best: NDArray[np.int64], rows: NDArray[np.int64]
@@ -246,7 +271,7 @@ class _Search:
             for s in self.view.segments:
                 here = np.flatnonzero(found.segment[best] == s.number)
                 if len(here):
-                    terms = aligned_terms(s.segment, query, found.ordinal[best[here]], self.alignment)
+                    terms = aligned_terms(s.segment, query, found.ordinal[best[here]].astype(np.int64), self.alignment)
                     for position, (found_pairs, found_z) in zip(here, terms, strict=True):
                         pairs[position], z[position] = found_pairs, found_z
         named = [

@@ -2,8 +2,8 @@
 
     python tests/index/golden/make.py
 
-Run once per format version, never to make a failing test pass: the point of the files is that later versions still read
-them.
+Run once per format version, and once more under another name when segments come to hold other arrays; never to make a
+failing test pass: the point of the files is that later versions still read them.
 """
 
 import json
@@ -22,8 +22,8 @@ DIM = 8
 def main() -> None:
     segment.CODED_TOKENS = 600
     rng = np.random.default_rng(42)
-    for bits in (8, 4):
-        path = HERE / f"v{FORMAT_VERSION}-{bits}bit.weft"
+    for bits, name in ((8, "8bit-sketches"), (4, "4bit-spread")):
+        path = HERE / f"v{FORMAT_VERSION}-{name}.weft"
         with Index.create(path, DIM, encoder="golden", bits=bits) as index:
             texts = [rng.standard_normal((int(rng.integers(0, 12)), DIM)).astype(np.float16) for _ in range(150)]
             documents = [Document(f"d{i}", f"passage number {i}", {"n": i, "tags": ["ä", "b"]}) for i in range(150)]
