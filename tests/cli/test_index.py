@@ -12,6 +12,8 @@ from encoders import light_models
 from weft import Encoder, Index
 from weft.collections.find import Skipped
 
+SIDES = ("query", "document")
+
 
 def contents(path):
     """Everything that a search could see: texts, metadata and vectors by id."""
@@ -69,6 +71,20 @@ class TestFirstTime:
         assert covered == set(range(len(text)))
         assert sorted(passage.id for passage in found) == [f"notes/mars.txt#{n}" for n in range(len(found))]
         assert len(found) > 1
+
+    def test_a_very_long_file(self, notes, model, run, monkeypatch):
+        monkeypatch.setattr("weft.ingest.updating.SECTION", 100)
+        text = "the quick fox jumps.\n\n" * 40 + "x" * 250
+        (notes / "long.txt").write_text(text)
+        assert run("index", "notes/long.txt", "-o", "n.weft", "-m", model)[0] == 0
+        found = sorted((d.metadata["start"], d.metadata["stop"], d.text) for d, _ in contents("n.weft").values())
+        reached = 0
+        for start, stop, passage in found:
+            assert start <= reached
+            assert passage == text[start:stop]
+            reached = max(reached, stop)
+        assert reached == len(text)
+        assert {f"notes/long.txt#{n}" for n in range(len(found))} == set(contents("n.weft"))
 
     def test_short_files_keep_their_path_as_id(self, indexed):
         document, vectors = contents(indexed)["notes/sub/sky.md"]
@@ -176,7 +192,7 @@ class TestAgain:
     def test_a_deleted_passage_comes_again(self, indexed, run, index):
         before = contents(indexed)
         assert run("delete", "n.weft", "notes/mars.txt#1")[0] == 0
-        assert index() == (0, 1, 2, 0, 3)
+        assert index() == (0, 1, 2, 0, 1)
         assert contents(indexed) == before
 
     def test_another_length_splits_anew(self, indexed, index):
@@ -233,6 +249,27 @@ class TestInterrupted:
         assert unchanged
         assert contents("n.weft") == contents("whole.weft")
 
+    def test_in_the_middle_of_a_long_document(self, notes, model, run, monkeypatch):
+        monkeypatch.setattr("weft.ingest.updating.MOST_PASSAGES", 8)
+        (notes / "mars.txt").write_text(" ".join(f"fox {n} jumps over the dog." for n in range(60)))
+        run("index", "notes", "-o", "whole.weft", "-m", model)
+        with monkeypatch.context() as patch:
+            real, calls = Index.add, []
+
+            def add(self, *args, **options):
+                calls.append(args)
+                if len(calls) == 3:
+                    raise KeyboardInterrupt
+                return real(self, *args, **options)
+
+            patch.setattr(Index, "add", add)
+            assert run("index", "notes", "-o", "n.weft", "-m", model)[0] == 130
+        kept = len(contents("n.weft"))
+        assert kept == 16
+        passages = counts(run("index", "notes", "-o", "n.weft", "--json")[1])[4]
+        assert kept + passages == len(contents("whole.weft"))
+        assert contents("n.weft") == contents("whole.weft")
+
     def test_between_the_new_passages_and_the_old(self, indexed, notes, index, run, monkeypatch, never_encodes):
         (notes / "mars.txt").write_text("why does rain fall")
         with monkeypatch.context() as patch:
@@ -263,7 +300,7 @@ class TestMistakes:
     def test_nothing_to_index(self, notes, model, fails, tmp_path):
         assert "no such file or folder: 'nowhere'" in fails("nowhere", "-o", "x.weft", "-m", model)
         (tmp_path / "void").mkdir()
-        assert "nothing to index in void: no files in it" in fails("void", "-o", "x.weft", "-m", model)
+        assert "nothing to index in void: there is no text" in fails("void", "-o", "x.weft", "-m", model)
         (tmp_path / "void" / "a.txt").write_bytes(bytes(9))
         (tmp_path / "void" / "b.jpg").write_bytes(bytes(9))
         said = fails("void", "-o", "x.weft", "-m", model)
@@ -299,6 +336,15 @@ class TestMistakes:
 
     def test_bad_bits(self, notes, model, fails, tmp_path):
         assert "8, 4 or 2" in fails("notes", "-o", "x.weft", "-m", model, "--bits", "3")
+        assert not (tmp_path / "x.weft").exists()
+
+    def test_a_length_that_the_model_cannot_read(self, notes, model, fails):
+        assert "'length'" in fails("notes", "-o", "x.weft", "-m", model, "--length", "13")
+
+    def test_pruning_without_saliences(self, notes, fails, tmp_path):
+        sides = {name: dataclasses.replace(getattr(light_models.SETTINGS, name), gate=None) for name in SIDES}
+        plain = light_models.write(tmp_path / "plain", dataclasses.replace(light_models.SETTINGS, **sides))
+        assert "tiny has no saliences" in fails("notes", "-o", "x.weft", "-m", plain, "--beta-d", "0.5")
         assert not (tmp_path / "x.weft").exists()
 
     def test_a_named_file_that_cannot_be_read(self, notes, model, run):

@@ -150,6 +150,13 @@ class TestFolders:
             "pipe.txt": "not a regular file",
         }
 
+    def test_names_that_are_not_unicode(self, tmp_path):
+        with open(os.fsencode(tmp_path) + b"/bad\xff.txt", "wb") as file:
+            file.write(b"text")
+        (skipped,) = Reading(tmp_path).skipped
+        assert skipped.reason == "its name is not valid Unicode"
+        skipped.path.encode()
+
     def test_unreadable(self, tmp_path, monkeypatch):
         # Root may read everything, so the system's refusal is played.
         (tmp_path / "a.txt").write_text("secret")
@@ -213,6 +220,22 @@ class TestRecords:
             f"{path}, line 4: expected an object, got list",
             f"{path}, line 5: no text in it",
         ]
+
+    def test_odd_values(self, tmp_path):
+        rows = [
+            '{"id": "\\ud800", "text": "lone \\ud800 and \\u0000", "k\\ud800": NaN, "big": 1e999}',
+            '{"id": "deep", "text": "x", "inner": ' + "[" * 5000 + "]" * 5000 + "}",
+            '{"id": "digits", "text": "x", "n": ' + "9" * 5000 + "}",
+            '{"id": "list", "text": ["x"]}',
+        ]
+        (tmp_path / "a.jsonl").write_text("\n".join(rows))
+        reading = Reading(tmp_path)
+        (document,) = reading.documents.values()
+        assert document.id == "?"
+        assert document.text == "lone ? and \0"
+        json.dumps(document.metadata, allow_nan=False).encode()
+        assert [skipped.line for skipped in reading.skipped] == [2, 3, 4]
+        assert "the field 'text' is not text" in reading.skipped[-1].reason
 
     def test_gzip(self, tmp_path):
         with gzip.open(tmp_path / "a.jsonl.gz", "wb") as file:

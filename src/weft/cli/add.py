@@ -31,7 +31,10 @@ def add(
     model: Model = None,
     as_json: Json = False,
 ) -> None:
-    """Add TEXT to INDEX, in place of the document with the same id if there is one. Prints the ids."""
+    """Add a text, or many from stdin.
+
+    A document with the same id is replaced. Prints the ids of what was added or replaced.
+    """
     from weft.collections.files import read_sources
     from weft.collections.find import STDIN, Found
     from weft.collections.records import Fields

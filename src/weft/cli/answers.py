@@ -119,7 +119,7 @@ def console() -> Console:
 
 def plain_metadata(document: Document) -> dict[str, Any]:
     """Return a document's metadata without weft's own notes."""
-    from weft.ingest.update import MARK
+    from weft.ingest.updating import MARK
 
     return {key: value for key, value in document.metadata.items() if key != MARK}
 

@@ -10,7 +10,10 @@ from weft.cli.opening import IndexPath, Json, open_index
 
 
 def check(index: IndexPath, as_json: Json = False) -> None:
-    """Verify every checksum and every cross-reference of INDEX; exit code 1 if something is wrong."""
+    """Verify that INDEX is sound.
+
+    Every checksum and every cross-reference is looked at; the exit code is 1 if something is wrong.
+    """
     with open_index(index) as opened:
         report = opened.check()
         count = len(opened) if report.sound else 0

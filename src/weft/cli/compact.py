@@ -11,7 +11,10 @@ from weft.cli.opening import IndexPath, Json, open_index
 
 
 def compact(index: IndexPath, as_json: Json = False) -> None:
-    """Merge the segments of INDEX and drop what was deleted; searches go on meanwhile."""
+    """Merge segments, drop what was deleted.
+
+    Searches go on meanwhile.
+    """
     with open_index(index) as opened:
         before = opened.info()
         opened.compact()

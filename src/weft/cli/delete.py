@@ -18,7 +18,10 @@ def delete(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete documents with all their passages. If one of them is not there, nothing is deleted."""
+    """Delete documents with their passages.
+
+    If one of them is not there, nothing is deleted.
+    """
     from weft.index.families import family
     from weft.index.filters import parse
 

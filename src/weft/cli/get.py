@@ -18,7 +18,7 @@ def get(
 ) -> None:
     """Print documents: text and metadata. Of a document that was split, all passages in order."""
     from weft.index.families import family
-    from weft.ingest.update import MARK
+    from weft.ingest.updating import MARK
 
     with open_index(index) as opened:
         found = {name: family(opened, name) for name in ids}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.opening import InterruptedRunError, Json, Model, encoder_of, model_reference, open_index
-from weft.errors import DataError, IndexFormatError
+from weft.errors import DataError, IndexFormatError, invalid
 
 if TYPE_CHECKING:
     from weft.collections.find import Skipped
@@ -26,7 +26,7 @@ _NO_KIND = "of no known kind"
 
 
 def index(
-    paths: Annotated[list[str], typer.Argument(help="Files and folders; - reads stdin.", metavar="PATH...")],
+    paths: Annotated[list[str], typer.Argument(help="Files and folders; - reads stdin.", metavar="PATH")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The index, made if it is not there.")],
     model: Model = None,
     sync: Annotated[bool, typer.Option("--sync", help="Remove documents whose files under PATH are gone.")] = False,
@@ -56,7 +56,9 @@ def index(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Index the texts under PATH...: .txt .md .html .pdf .docx .jsonl .csv .tsv .parquet, BEIR folders, stdin.
+    """Index files, folders, stdin.
+
+    Reads .txt .md .html .pdf .docx, rows of .jsonl .csv .tsv .parquet, and BEIR folders.
 
     Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way.
     """
@@ -127,6 +129,8 @@ def _open(output: Path, model: str | None, bits: int | None, beta_d: float | Non
             raise
         return opened, encoder, False
     encoder = Encoder.load(model)
+    if beta_d is not None and not encoder.has_salience:
+        raise invalid("--beta-d", "weft index", f"left out: {encoder.name} has no saliences", beta_d)
     opened = Index.create(
         output,
         encoder.dim,
@@ -150,7 +154,7 @@ def _names(listed: str | None) -> tuple[str, ...] | None:
 def _because(skipped: Iterable[Skipped]) -> str:
     lines = _lines(skipped)
     if not lines:
-        return ": no files in it"
+        return ": there is no text"
     return ": " + "; ".join(lines[:3]) + (f"; and {len(lines) - 3:,} more" if len(lines) > 3 else "")
 
 

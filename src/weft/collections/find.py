@@ -107,6 +107,11 @@ def name_of(path: Path) -> str:
     return Path(os.path.normpath(path)).as_posix()
 
 
+def printable(name: str) -> str:
+    """Write a name so that it can be printed, whatever bytes the disk has."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def is_under(name: str, root: str) -> bool:
     """Tell whether a file's name lies under a path given by the user, both as `name_of` writes them.
 
@@ -129,6 +134,8 @@ def kind_of(name: str) -> str | None:
 def _asked(path: Path) -> Found:
     if not path.is_file():
         raise DataError(f"{str(path)!r} is neither a file nor a folder")
+    if name_of(path) != printable(name_of(path)):
+        raise DataError(f"{printable(name_of(path))}: its name is not valid Unicode")
     return Found(path, name_of(path), kind_of(path.name) or "text", path.stat().st_size, True)
 
 
@@ -136,12 +143,17 @@ def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
     seen: set[tuple[int, int]] = set()
 
     def failed(error: OSError) -> None:
-        report(Skipped(name_of(Path(error.filename)), f"cannot be read: {error.strerror}", lost=True))
+        report(Skipped(printable(name_of(Path(error.filename))), f"cannot be read: {error.strerror}", lost=True))
 
     for here, folders, files in os.walk(root, followlinks=True, onerror=failed):
         folder = Path(here)
-        status = folder.stat()
-        if (status.st_dev, status.st_ino) in seen or (folder / "catalogue.sqlite").is_file():
+        try:
+            status = folder.stat()
+            known = (status.st_dev, status.st_ino) in seen or (folder / "catalogue.sqlite").is_file()
+        except OSError as error:  # it may be listed but not entered, or has just gone
+            failed(error)
+            known = True
+        if known:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
@@ -160,6 +172,9 @@ def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
 
 def _file(path: Path, corpus: bool, selection: Selection, report: Report) -> Iterator[Found]:
     name = name_of(path)
+    if name != printable(name):
+        report(Skipped(printable(name), "its name is not valid Unicode"))
+        return
     try:
         status = path.stat()
     except OSError as error:

@@ -99,11 +99,14 @@ def record(fields: Mapping[str, Any], wanted: Fields) -> Record:
         raise DataError(f"no text field among {_names(fields)}: name it with --text-field")
     used = {id_field, text_field, title_field}
     names = [name for name in fields if name not in used] if wanted.metadata is None else wanted.metadata
-    metadata = {str(name): plain(fields[name]) for name in names if name in fields}
+    try:
+        metadata = plain({name: fields[name] for name in names if name in fields})
+    except RecursionError:
+        raise DataError("nested too deeply") from None
     inner = metadata.get("metadata")
     if wanted.metadata is None and isinstance(inner, dict):  # BEIR's place for everything else
         metadata = {**{name: value for name, value in metadata.items() if name != "metadata"}, **inner}
-    own_id = "" if id_field is None or fields[id_field] is None else str(fields[id_field]).strip()
+    own_id = "" if id_field is None or fields[id_field] is None else clean_text(str(fields[id_field])).strip()
     title = "" if title_field is None else " ".join(_string(fields[title_field], title_field).split())
     return Record(own_id, _string(fields[text_field], text_field), title, metadata)
 
@@ -119,7 +122,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {clean_text(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return clean_text(str(value))
@@ -166,7 +169,7 @@ def _json_row(line: bytes) -> dict[str, Any] | str:
     try:
         value = json.loads(_decoded(line))
     except (ValueError, RecursionError) as error:
-        return f"not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+        return f"not JSON ({getattr(error, 'msg', None) or error})"
     return value if isinstance(value, dict) else f"expected an object, got {type(value).__name__}"
 
 

@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from weft.collections.files import Source, page_of
 from weft.collections.find import Skipped, is_under
-from weft.encoders import Encoder, split_document
+from weft.encoders import Encoder, split_text
+from weft.encoders.splitter import SEPARATOR
 from weft.errors import DataError, MissingExtraError
 from weft.index.families import family
 from weft.search import Index
@@ -30,6 +31,8 @@ MARK = "weft"
 """The key of our own notes in a passage's metadata."""
 FIRST_PASSAGES = 32
 MOST_PASSAGES = 1024
+SECTION = 2**20
+"""Characters that are split into passages at once: a tokenizer needs hundreds of bytes for each token of them."""
 _AT_ONCE = 32  # passages encoded between two steps of the progress bar
 _MANY_SEGMENTS = 8
 
@@ -58,11 +61,12 @@ class Summary:
 
 @dataclass
 class _Pending:
-    """A changed document, read and split, and what the index has of it."""
+    """A changed document, read and split: the passages to write, and the ids that are then no longer its."""
 
     source: Source
     passages: list[Document]
-    old: list[str]
+    stale: set[str]
+    new: bool
 
 
 def update(
@@ -105,6 +109,8 @@ def update(
     Summary
     """
     made = Summary() if summary is None else summary
+    if length is not None:
+        split_text("", encoder, length=length)  # refuses what the model cannot read, before any work
     run = _Run(index, encoder, made, split, length, threads)
     hidden = None if progress is None else not progress  # None: tqdm asks whether stderr is a terminal
     bar = tqdm(total=total, unit="B", unit_scale=True, disable=hidden, smoothing=0.1, desc="indexing", leave=False)
@@ -158,35 +164,42 @@ class _Run:
             self.summary.skipped.append(Skipped(source.origin, str(error), lost=True))
             bar.update(source.size)
             return
-        self.pending.append(_Pending(source, passages, [d.id for d in old]))
-        self.waiting += len(passages)
+        # A document of many passages may have been interrupted half-way: what is there already stays.
+        there = {d.id for d in current}
+        missing = [passage for passage in passages if passage.id not in there]
+        stale = {d.id for d in old} - {passage.id for passage in passages}
+        self.pending.append(_Pending(source, missing, stale, new=not old))
+        self.waiting += len(missing)
         if self.waiting >= self.limit:
             self.flush(bar)
             self.limit = min(2 * self.limit, MOST_PASSAGES)
 
     def flush(self, bar: Any) -> None:
-        """Encode and commit what is pending: one transaction for what is new, one for what it replaces."""
+        """Encode and commit what is pending, then remove what it replaces."""
         if not self.pending:
             return
-        passages = [(passage, p) for p in self.pending for passage in p.passages]
+        passages = [(passage, p.source.size / len(p.passages)) for p in self.pending for passage in p.passages]
+        for start in range(0, len(passages), MOST_PASSAGES):
+            self._write(passages[start : start + MOST_PASSAGES], bar)
+        stale = set().union(*(p.stale for p in self.pending)) - {passage.id for passage, _ in passages}
+        if stale:
+            self.index.delete(stale)
+        for p in self.pending:
+            self.summary.ids.append(p.source.id)
+            self.summary.added += p.new
+            self.summary.updated += not p.new
+        self.pending, self.waiting = [], 0
+
+    def _write(self, passages: list[tuple[Document, float]], bar: Any) -> None:
+        """Encode passages, each with its share of a file's bytes, and commit them in one transaction."""
         parts = []
         for start in range(0, len(passages), _AT_ONCE):
             part = passages[start : start + _AT_ONCE]
             texts = [passage.text for passage, _ in part]
             parts.append(self.encoder.encode_document(texts, threads=self.threads, progress=False, dtype=np.float16))
-            bar.update(sum(p.source.size / len(p.passages) for _, p in part))
+            bar.update(sum(size for _, size in part))
         self.index.add([passage for passage, _ in passages], TokenVectors.concatenate(parts), flat=True)
-        gone = {old for p in self.pending for old in p.old} - {passage.id for passage, _ in passages}
-        if gone:
-            self.index.delete(gone)
-        for p in self.pending:
-            self.summary.ids.append(p.source.id)
-            if p.old:
-                self.summary.updated += 1
-            else:
-                self.summary.added += 1
         self.summary.passages += len(passages)
-        self.pending, self.waiting = [], 0
         bar.set_postfix_str(f"{self.summary.passages:,} passages")
 
     def remove_gone(self, roots: list[str]) -> None:
@@ -214,10 +227,7 @@ class _Run:
 
     def _passages(self, source: Source, digest: str) -> list[Document]:
         document = source.read()
-        passages = [document]
-        longest = self.length or self.encoder.document_length
-        if self._splits(source) and self.encoder.count_tokens(document.text)[0] > longest:
-            passages = split_document(document, self.encoder, length=self.length)
+        passages = self._split(document) if self._splits(source) else [document]
         starts = source.page_starts()
         made = []
         for passage in passages:
@@ -226,6 +236,36 @@ class _Run:
             more = {} if page is None else {"page": page}
             made.append(Document(passage.id, passage.text, {**passage.metadata, **more, MARK: note}))
         return made
+
+    def _split(self, document: Document) -> list[Document]:
+        longest, text = self.length or self.encoder.document_length, document.text
+        if len(text) <= SECTION and self.encoder.count_tokens(text)[0] <= longest:
+            return [document]
+        ranges = [
+            (start + passage.start, start + passage.stop)
+            for start, stop in _sections(text)
+            for passage in split_text(text[start:stop], self.encoder, length=self.length)
+        ]
+        return [
+            Document(
+                f"{document.id}{SEPARATOR}{number}",
+                text[start:stop],
+                {**document.metadata, "parent": document.id, "start": start, "stop": stop},
+            )
+            for number, (start, stop) in enumerate(ranges)
+        ]
+
+
+def _sections(text: str) -> Iterator[tuple[int, int]]:
+    """Cut a very long text into parts of at most `SECTION` characters, after a paragraph, a line or a word."""
+    start = 0
+    while len(text) - start > SECTION:
+        most = start + SECTION
+        ends = (text.rfind(mark, start + SECTION // 2, most) + len(mark) for mark in ("\n\n", "\n", " "))
+        stop = next((end for end in ends if end > start + SECTION // 2), most)
+        yield start, stop
+        start = stop
+    yield start, len(text)
 
 
 def _note(document: Document, key: str) -> Any:
