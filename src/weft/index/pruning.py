@@ -27,7 +27,7 @@ def prune(texts: TokenVectors, beta: float, *, parameter: str = "beta") -> Token
         texts.values[rows],
         np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)[texts.offsets],
         None if texts.token_ids is None else texts.token_ids[rows],
-        texts.salience[rows],
+        None if texts.salience is None else texts.salience[rows],
         None if texts.spans is None else texts.spans[rows],
     )
 
