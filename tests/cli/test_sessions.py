@@ -50,6 +50,7 @@ def test_index_shows_a_bar_and_a_summary(notes, model, terminal):
 def test_ctrl_c_and_again(model, terminal, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     child = terminal("index", "-", "-o", "n.weft", "--model", model)
+    child.expect("weft: reading texts from the terminal, one a line; Ctrl-D ends")
     for n in range(40):
         child.sendline(f"fox {n}")
     child.expect("32 passages")  # the first batch is committed, and the next waits for more lines
@@ -67,6 +68,23 @@ def test_ctrl_c_and_again(model, terminal, run, tmp_path, monkeypatch):
     finish(child)
     assert child.exitstatus == 0
     assert run("check", "n.weft") == (0, "n.weft: sound, 40 passages\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["add", "n.weft", "the red fox", "--id", "fox"], "fox\r\nn.weft: 1 added"),
+        (["delete", "n.weft", "notes/mars.txt"], "n.weft: 3 deleted\r\n"),
+        (["info", "n.weft"], "\x1b[2m passages\x1b[0m  5\r\n"),
+        (["check", "n.weft"], "n.weft: sound, 5 passages\r\n"),
+        (["compact", "n.weft"], "n.weft: 1 → 1 segments, "),
+    ],
+)
+def test_the_other_verbs(indexed, terminal, arguments, said):
+    child = terminal(*arguments)
+    child.expect_exact(said)
+    finish(child)
+    assert child.exitstatus == 0
 
 
 def test_get_is_coloured_for_people(notes, model, terminal, run):

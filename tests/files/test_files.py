@@ -167,6 +167,20 @@ class TestFolders:
         monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
         assert Reading(tmp_path).skipped == [(str(tmp_path / "a.txt"), "Permission denied", True, None)]
 
+    def test_a_folder_that_cannot_be_entered(self, tmp_path, monkeypatch):
+        (tmp_path / "closed").mkdir()
+        (tmp_path / "closed" / "a.txt").write_text("x")
+        real = type(tmp_path).is_file
+
+        def is_file(self):
+            if self.parent.name == "closed":
+                raise PermissionError(13, "Permission denied", str(self))
+            return real(self)
+
+        monkeypatch.setattr(type(tmp_path), "is_file", is_file)
+        reading = Reading(tmp_path)
+        assert reading.skipped == [(str(tmp_path / "closed"), "cannot be read: Permission denied", True, None)]
+
     def test_patterns(self, tmp_path):
         for name in ("a.md", "b.txt", "drafts/c.md", "sub/drafts.md", "sub/deep/d.md", "e.py"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

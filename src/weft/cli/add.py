@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, Model, encoder_of, open_index
+from weft.cli.opening import IndexPath, Json, Model, encoder_of, open_index, stdin_of_texts
 from weft.errors import DataError, invalid
 from weft.types import Document
 
@@ -47,7 +46,7 @@ def add(
         if document_id is not None or metadata is not None:
             raise invalid("--id and --metadata", "weft add", "given with a TEXT", "none")
         stdin = Found(Path(STDIN), STDIN, STDIN, 0, True)
-        sources = read_sources([stdin], Fields(), summary.skipped.append, stdin=sys.stdin.buffer)
+        sources = read_sources([stdin], Fields(), summary.skipped.append, stdin=stdin_of_texts())
     with open_index(index) as opened:
         opened.lock()
         encoder = encoder_of(opened, model)

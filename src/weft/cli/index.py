@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.opening import InterruptedRunError, Json, Model, encoder_of, model_reference, open_index
+from weft.cli.opening import InterruptedRunError, Json, Model, encoder_of, model_reference, open_index, stdin_of_texts
 from weft.errors import DataError, IndexFormatError, invalid
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def index(
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
     opened, encoder, fresh = _open(output, model, bits, beta_d)
     with opened:
-        stdin = sys.stdin.buffer if any(file.name == STDIN for file in found) else None
+        stdin = stdin_of_texts() if any(file.name == STDIN for file in found) else None
         sources = read_sources(found, fields, summary.skipped.append, stdin=stdin, largest=max_size * 2**20)
         try:
             update(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -65,6 +66,13 @@ def check_encoder(index: Index, encoder: Encoder) -> None:
         raise IndexFormatError(
             f"the index at {index.folder} was made with {was}; {encoder.name} has {why}: give --model the right one"
         )
+
+
+def stdin_of_texts() -> IO[bytes]:
+    """Return stdin for reading texts, with a word to whoever sits in front of it."""
+    if sys.stdin.isatty():
+        typer.echo("weft: reading texts from the terminal, one a line; Ctrl-D ends", err=True)
+    return sys.stdin.buffer
 
 
 def model_reference(model: str | None) -> str:

@@ -142,8 +142,9 @@ def _asked(path: Path) -> Found:
 def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
     seen: set[tuple[int, int]] = set()
 
-    def failed(error: OSError) -> None:
-        report(Skipped(printable(name_of(Path(error.filename))), f"cannot be read: {error.strerror}", lost=True))
+    def failed(error: OSError, folder: Path | None = None) -> None:
+        name = name_of(Path(error.filename) if folder is None else folder)
+        report(Skipped(printable(name), f"cannot be read: {error.strerror}", lost=True))
 
     for here, folders, files in os.walk(root, followlinks=True, onerror=failed):
         folder = Path(here)
@@ -151,7 +152,7 @@ def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
             status = folder.stat()
             known = (status.st_dev, status.st_ino) in seen or (folder / "catalogue.sqlite").is_file()
         except OSError as error:  # it may be listed but not entered, or has just gone
-            failed(error)
+            failed(error, folder)
             known = True
         if known:
             folders.clear()
