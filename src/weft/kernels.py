@@ -167,7 +167,9 @@ def aligned_pairs(
     )
     document = np.repeat(np.arange(len(documents), dtype=np.int64), per_document)
     parts = [slice(a, b) for a, b in pairwise(starts)]
-    return [Hits(query_token[part], document[part], document_token[part], similarity[part]) for part in parts]
+    arrays = {"query_token": query_token, "document": document, "document_token": document_token}
+    arrays["similarity"] = similarity
+    return [Hits.trusted(**{name: array[part] for name, array in arrays.items()}) for part in parts]
 
 
 def _check_dimensions(queries: TokenVectors, documents: TokenVectors, name: str, owner: str) -> None:

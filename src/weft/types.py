@@ -311,16 +311,21 @@ class Hits:
             if getattr(self, name) is not None and getattr(self, name).shape != (len(self.query_token),):
                 raise invalid(name, "Hits", f"an array of shape ({len(self.query_token)},)", getattr(self, name).shape)
 
+    @classmethod
+    def trusted(cls, **arrays: Any) -> Hits:
+        """Take arrays known to be valid as they are; a search makes many small ones."""
+        made = object.__new__(cls)
+        for name in ("query_token", "document", "document_token", "similarity", "weight"):
+            object.__setattr__(made, name, arrays.get(name))
+        return made
+
     def __len__(self) -> int:
         return len(self.query_token)
 
     def of_document(self, document: int) -> Hits:
         """Return the hits within one document."""
         keep = self.document == document
-        weight = None if self.weight is None else self.weight[keep]
-        return Hits(
-            self.query_token[keep], self.document[keep], self.document_token[keep], self.similarity[keep], weight
-        )
+        return Hits.trusted(**{name: value[keep] for name, value in vars(self).items() if value is not None})
 
 
 @dataclass(frozen=True)

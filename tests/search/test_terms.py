@@ -129,3 +129,22 @@ def test_hits_name_the_tokens_of_the_query_as_it_was_given(tmp_path):
 def test_a_training_alignment_is_refused(tmp_path):
     with Index.create(tmp_path / "t", 2) as index, pytest.raises(weft.WeftError, match="xtr:k_prime"):
         index.search(np.eye(2), alignment="xtr-in-batch:4")
+
+
+@pytest.mark.parametrize("alignment", ["sum-of-max", "top-k:2", "da:2", "xtr:6", "xtr:6,impute=none"])
+@pytest.mark.parametrize("only", [None, "n != 3"])
+def test_among_ranks_some_as_they_are_scored_among_all(alignment, only, tmp_path):
+    rng = np.random.default_rng(8)
+    with Index.create(tmp_path / "a", 4) as index:
+        for start in (0, 6):
+            documents = [Document(f"d{i}", "", {"n": i}) for i in range(start, start + 6)]
+            index.add(documents, TokenVectors.from_list([rng.standard_normal((5, 4)) for _ in documents]))
+        index.delete("d5")
+        query = rng.standard_normal((3, 4))
+        (every,) = index.search(query, 20, alignment=alignment, filter=only)
+        wanted = ["d1", "d3", "d5", "d7", "d11", "none"]
+        (some,) = index.search(query, 20, alignment=alignment, filter=only, among=wanted)
+        assert [r.id for r in some] == [r.id for r in every if r.id in wanted]
+        assert some.scores.tolist() == [r.score for r in every if r.id in wanted]
+        assert some.contributions(0).sum() == pytest.approx(some.scores[0], rel=1e-5)
+        assert len(index.search(query, alignment=alignment, among=[])[0]) == 0

@@ -47,8 +47,12 @@ class Imputed:
         token[retrieved] = mine.document_token[first]
         token[self.imputed[position]] = -1
         counted = np.flatnonzero(self.counted[position])
-        document = np.full(len(counted), self.documents[position])
-        return Hits(counted.astype(np.int32), document, token[counted], self.value[position][counted])
+        return Hits.trusted(
+            query_token=counted.astype(np.int32),
+            document=np.full(len(counted), self.documents[position]),
+            document_token=token[counted],
+            similarity=self.value[position][counted],
+        )
 
 
 def score_hits(hits: Hits, last: NDArray[np.float32], lengths: NDArray[np.int64], alignment: XTR) -> Imputed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +16,7 @@ from weft.alignment.spec import check_count
 from weft.errors import invalid
 from weft.index.building import build
 from weft.index.check import Report, check
-from weft.index.filters import Filter
+from weft.index.filters import ID, Filter, In
 from weft.index.filters import parse as parse_filter
 from weft.index.merging import in_parts
 from weft.index.pruning import kept, prune
@@ -98,6 +98,7 @@ class Index(Store):
         k_prime: int | None = None,
         refine: int | None = None,
         beta_q: float | None = None,
+        among: Collection[str] | None = None,
         hits: bool = True,
         threads: int = 1,
     ) -> list[Ranking]:
@@ -119,6 +120,9 @@ class Index(Store):
             documents scored in full. The defaults suit recall@10 around 0.98.
         beta_q : float, optional
             Search with the top β_q of the query's tokens by salience (ALIGNER §3.2).
+        among : collection of str, optional
+            Rank only the documents with these ids, scored as they are among all that the filter lets through: under
+            XTR, what a query token retrieves depends on the others.
         hits : bool
             Whether rankings carry the aligned token pairs.
         threads : int
@@ -150,7 +154,12 @@ class Index(Store):
             batch = prune(batch, beta_q, parameter="beta_q")
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
-            search = _Search(self, view, self._allowed(view, filter), k, alignment, effort, threads)
+            allowed = self._allowed(view, filter)
+            ranked = None if among is None else self._masks(view, self.catalogue.select(*In(ID, tuple(among)).to_sql()))
+            if ranked is not None and not isinstance(alignment, XTR):  # no score depends on other documents
+                both = zip(allowed, ranked, strict=True)
+                allowed = [Allowed.of(mask if a.mask is None else a.mask & mask) for a, mask in both]
+            search = _Search(self, view, allowed, k, alignment, effort, threads, ranked)
             texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
             own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)
             return [search.rank(text, of_text) for text, of_text in zip(texts, own, strict=True)]
@@ -173,7 +182,7 @@ class Index(Store):
         key = (view.generation, condition, tuple(parameters))
         known = self._filtered.get(key)
         if known is None:
-            known = self._match(view, self.catalogue.select(condition, parameters))
+            known = [Allowed.of(mask) for mask in self._masks(view, self.catalogue.select(condition, parameters))]
             while len(self._filtered) >= FILTERS:
                 del self._filtered[next(iter(self._filtered))]  # the oldest
             self._filtered[key] = known
@@ -184,12 +193,12 @@ class Index(Store):
         return {}
 
     @staticmethod
-    def _match(view: View, matching: dict[int, NDArray[np.int64]]) -> list[Allowed]:
+    def _masks(view: View, matching: dict[int, NDArray[np.int64]]) -> list[NDArray[np.bool_]]:
         masks = []
         for s in view.segments:
             mask = np.zeros(len(s.segment), dtype=bool)
             mask[matching.get(s.number, [])] = True
-            masks.append(Allowed.of(mask))
+            masks.append(mask)
         return masks
 
 
@@ -204,12 +213,21 @@ class _Search:
     alignment: Alignment
     effort: Effort | None
     threads: int
+    ranked: list[NDArray[np.bool_]] | None = None
+    """Where given, which documents of each segment may be in the ranking."""
 
     def rank(self, query: TokenVectors, rows: NDArray[np.int64] | None) -> Ranking:
         """Rank for one query; `rows`, if hits are wanted, tells where its tokens stood before β_q pruned it."""
         found = self._from_tokens(query) if isinstance(self.alignment, XTR) else self._from_documents(query)
         # The order of equal scores is the order of arrival: segment, then ordinal.
         order = np.lexsort((found.ordinal, found.segment, -found.score))
+        if self.ranked is not None and found.terms is not None:
+            numbers = [s.number for s in self.view.segments]
+            wanted = np.zeros(len(order), dtype=bool)
+            for number, mask in zip(numbers, self.ranked, strict=True):
+                here = found.segment == number
+                wanted[here] = mask[found.ordinal[here]]
+            order = order[wanted[order]]
         best = order[: self.k]
         rest = max(found.rest, float(found.score[order[self.k]]) if len(order) > self.k else -np.inf)
         certified = rest < np.inf and not isinstance(self.alignment, XTR)
@@ -274,9 +292,11 @@ class _Search:
                     terms = aligned_terms(s.segment, query, found.ordinal[best[here]].astype(np.int64), self.alignment)
                     for position, (found_pairs, found_z) in zip(here, terms, strict=True):
                         pairs[position], z[position] = found_pairs, found_z
-        named = [
-            Hits(rows[p.query_token].astype(np.int32), np.full(len(p), rank), p.document_token, p.similarity, p.weight)
-            for rank, p in enumerate(pairs)
-            if p is not None
-        ]
+        named = [_named(p, rows, rank) for rank, p in enumerate(pairs) if p is not None]
         return named, z
+
+
+def _named(pairs: Hits, rows: NDArray[np.int64], rank: int) -> Hits:
+    """Name query tokens as the caller does, and documents by their place in the ranking."""
+    names = {"query_token": rows[pairs.query_token].astype(np.int32), "document": np.full(len(pairs), rank)}
+    return Hits.trusted(**{**vars(pairs), **names})

@@ -42,4 +42,4 @@ def _native_terms(pairs: Hits, query: TokenVectors, document: TokenVectors, alig
             weight *= document.salience[pairs.document_token]
     total = float(len(pairs)) if weight is None else float(weight.sum())
     z = {"one": 1.0, "query": float(query.n_tokens), "sum": total}[alignment.divides_by]
-    return Hits(pairs.query_token, pairs.document, pairs.document_token, pairs.similarity, weight), z
+    return Hits.trusted(**{**vars(pairs), "weight": weight}), z

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from weft.alignment import XTR, Alignment
-from weft.index.filters import ID, Filter, In
+from weft.index.filters import Filter
 from weft.index.filters import parse as parse_filter
 from weft.search.hybrid import fuse
 from weft.search.index import Index
@@ -38,6 +38,8 @@ class Answer:
     alignment: Alignment
     semantic: tuple[Ranking, ...]
     """Rankings by token vectors, with hits."""
+    k: int
+    """How many documents each of them was asked for."""
     lexical: Ranking | None = None
 
     def behind(self, id: str) -> tuple[Ranking, int] | None:  # noqa: A002
@@ -106,12 +108,14 @@ class Searcher:
             for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):
                 mine = tokens[i : i + 1]
                 if hybrid is None:
-                    answers.append(Answer(text, mine, ranking, alignment, (ranking,)))
+                    answers.append(Answer(text, mine, ranking, alignment, (ranking,), depth))
                     continue
                 lexical = search_lexical(self.index, text, depth, filter=wanted)
                 fused = fuse([ranking, lexical], k, method=hybrid)
-                more = self._scored([id for id in fused.ids if id not in ranking.ids], mine, alignment, options)  # noqa: A001
-                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), lexical))
+                rest = [id for id in fused.ids if id not in ranking.ids]  # noqa: A001
+                scored = {"alignment": alignment, "filter": wanted, **options}
+                more = self.index.search(mine, depth, among=rest, **scored) if rest else []
+                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical))
             return answers
 
     def document(self, id: str, answer: Answer, **options: Any) -> tuple[Ranking, int] | None:  # noqa: A002
@@ -122,18 +126,7 @@ class Searcher:
         found = answer.behind(id)
         if found is not None:
             return found
-        if isinstance(answer.alignment, XTR):  # what a token retrieves depends on all documents: look at all candidates
-            everything = max(len(self.index), 1)
-            (ranking,) = self.index.search(answer.tokens, everything, alignment=answer.alignment, **options)
-            return (ranking, ranking.ids.index(id)) if id in ranking.ids else None
-        rankings = self._scored([id], answer.tokens, answer.alignment, options)
-        return (rankings[0], 0) if rankings and len(rankings[0]) else None
-
-    def _scored(
-        self, ids: list[str], tokens: TokenVectors, alignment: Alignment, options: dict[str, Any]
-    ) -> list[Ranking]:
-        """Score some documents by token vectors; none under XTR, whose scores depend on all other documents."""
-        if not ids or isinstance(alignment, XTR):
-            return []
-        kept = {name: value for name, value in options.items() if name != "filter"}
-        return self.index.search(tokens, len(ids), alignment=alignment, filter=In(ID, tuple(ids)), **kept)
+        if not isinstance(answer.alignment, XTR):  # a score of its own: let it be seen whatever the filter says
+            options["filter"] = None
+        (ranking,) = self.index.search(answer.tokens, answer.k, alignment=answer.alignment, among=[id], **options)
+        return (ranking, 0) if len(ranking) else None
