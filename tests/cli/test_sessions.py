@@ -23,6 +23,7 @@ def terminal(tmp_path):
             encoding="utf-8",
             timeout=60,
         )
+        child.delaybeforesend = None  # pexpect would sleep before each line
         opened.append(child)
         return child
 
