@@ -1,5 +1,6 @@
 """``weft search`` and ``weft explain`` as a person runs them, with a tiny model and without torch."""
 
+import io
 import json
 import os
 import sys
@@ -210,6 +211,17 @@ def test_a_document_that_xtr_did_not_retrieve(indexed, run, asked):
     code, _, err = run("explain", "n.weft", QUERY, "--doc", left[0], "--alignment", "xtr:1")
     assert (code, err.count("\n")) == (1, 1)
     assert f"{left[0]!r} has no score under xtr:1: no query token retrieved one of its tokens" in err
+
+
+def test_arguments_that_are_no_text(indexed, run, monkeypatch):
+    code, out, err = run("search", "n.weft", "red \udcff planet", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["query"] == "red ? planet"
+    assert run("explain", "n.weft", "x", "--doc", "\udcff")[0] == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
+    code, out, err = run("search", "n.weft", "--queries", "-")
+    assert (code, out) == (1, "")
+    assert "not UTF-8" in err
 
 
 def test_nothing_is_found_in_an_empty_filter(indexed, run):

@@ -1,6 +1,8 @@
 """What people see: the terminal and the page, hostile text included."""
 
 import io
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -97,6 +99,25 @@ def test_several_documents_and_none():
     page = Page(to_html([explanation(), explanation(id="other")]))
     assert page.tags.count("article") == 2
     assert "No documents" in Page(to_html([], title="x")).said
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium: apt-get install chromium")
+def test_pointing_at_a_word_in_a_browser(tmp_path):
+    point = """<script>
+      document.querySelector(".chip").dispatchEvent(new PointerEvent("pointerenter"));
+      const lit = [...document.querySelectorAll(".word.on")];
+      document.body.dataset.on = lit.map((word) => word.textContent + word.dataset.similarity);
+      document.querySelector(".chip").dispatchEvent(new PointerEvent("pointerleave"));
+      document.querySelectorAll(".word")[1].dispatchEvent(new Event("focus"));
+      document.body.dataset.back = [...document.querySelectorAll(".chip.on")].map((c) => c.dataset.query);
+      document.body.dataset.rows = document.querySelectorAll("tr.pair.on").length;
+    </script></body>"""
+    (tmp_path / "page.html").write_text(to_html([explanation()]).replace("</body>", point))
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --dump-dom"
+    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path}/profile", (tmp_path / "page.html").as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    (body,) = [dict(a[1:] for a in Page(dom).attributes if a[0] == "body")]
+    assert body == {"data-on": "Mars0.60,red0.90", "data-back": "0", "data-rows": "1"}
 
 
 def shown(what, **options):

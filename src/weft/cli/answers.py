@@ -101,6 +101,15 @@ class Session:
         return explain_result(self.searcher, self.encoder, answer, id, rank, filter=settings.filter, **settings.options)
 
 
+def readable(text: str, what: str) -> str:
+    """Return an argument as a person meant it: some text, and none of the bytes that are no UTF-8."""
+    from weft.errors import DataError
+
+    if not text.strip():
+        raise DataError(f"the {what} is empty")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def begin(index: Index, model: str | None) -> Session:
     """Load the encoder of an index."""
     from weft.cli.opening import encoder_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.answers import AlignmentOption, BetaQ, Exact, FilterOption, Session, Settings, begin, console
+from weft.cli.answers import AlignmentOption, BetaQ, Exact, FilterOption, Session, Settings, begin, console, readable
 from weft.cli.opening import IndexPath, Json, Model, open_index
 from weft.errors import DataError
 
@@ -38,8 +38,7 @@ def explain(
     from weft.explain import to_html, to_json
     from weft.explain.terminal import print_explanations
 
-    if not query.strip():
-        raise DataError("the query is empty")
+    query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, None)
     settings.check()
     with open_index(index) as opened, opened.view():

@@ -23,6 +23,7 @@ from weft.cli.answers import (
     begin,
     console,
     print_answer,
+    readable,
 )
 from weft.cli.opening import IndexPath, Json, Model, open_index
 from weft.errors import DataError, WeftError
@@ -60,8 +61,7 @@ def search(
         raise DataError("--json, --tsv and --trec: choose one")
     if query is not None and queries is not None:
         raise DataError("a query and --queries: choose one")
-    if query is not None and not query.strip():
-        raise DataError("the query is empty")
+    query = None if query is None else readable(query, "query")
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None)
     settings.check()
     with open_index(index) as opened:

@@ -27,9 +27,9 @@ def read_query_file(path: Path, stdin: TextIO | None = None) -> list[Query]:
     has an id, a tab and the query. Any other file, and ``-`` for `stdin`, has one query a line. Blank
     lines are left out.
     """
-    if str(path) == "-" and stdin is not None:
-        return _queries(path, enumerate(stdin, 1))
     try:
+        if str(path) == "-" and stdin is not None:
+            return _queries(path, enumerate(stdin, 1))
         with path.open(encoding="utf-8-sig") as lines:
             return _queries(path, enumerate(lines, 1))
     except FileNotFoundError:
