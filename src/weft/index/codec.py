@@ -31,6 +31,8 @@ CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
 CHUNK = 8192
+TAKEN = 1024
+"""Rows read here and there before their pages are given back: the system maps 64 KB around each."""
 GATHERED = 1 << 18
 """Tokens read together when they are wanted cell by cell."""
 
@@ -196,8 +198,8 @@ def chunks(vectors: NDArray[Any]) -> Iterator[Floats]:
 def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     """Return some rows, in ascending order, as an array in memory, without keeping the pages between them there."""
     out = np.empty((len(rows), vectors.shape[1]), dtype=vectors.dtype)
-    for start in range(0, len(rows), CHUNK):
-        out[start : start + CHUNK] = vectors[rows[start : start + CHUNK]]
+    for start in range(0, len(rows), TAKEN):
+        out[start : start + TAKEN] = vectors[rows[start : start + TAKEN]]
         release(vectors)
     return out
 
