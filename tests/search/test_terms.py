@@ -148,3 +148,13 @@ def test_among_ranks_some_as_they_are_scored_among_all(alignment, only, tmp_path
         assert some.scores.tolist() == [r.score for r in every if r.id in wanted]
         assert some.contributions(0).sum() == pytest.approx(some.scores[0], rel=1e-5)
         assert len(index.search(query, alignment=alignment, among=[])[0]) == 0
+
+
+def test_an_imputed_similarity_may_exceed_a_retrieved_one(tmp_path):
+    # Of two tokens the better one, at -1, was retrieved; what the other may be counts 0, which is more.
+    with Index.create(tmp_path / "m", 2) as index:
+        index.add(["d0"], TokenVectors.from_list([[[-1.0, 0.0], [-2.0, 0.0]]]))
+        (ranking,) = index.search([[1.0, 0.0]], alignment="xtr:1,impute=zero")
+        (whole,) = index.search([[1.0, 0.0]], alignment="xtr:2,impute=zero")
+    assert (ranking.hits[0].document_token.tolist(), ranking.scores.tolist()) == ([-1], [0.0])
+    assert (whole.hits[0].document_token.tolist(), whole.scores.tolist()) == ([0], [-1.0])
