@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def explain(
     index: IndexPath,
-    query: Annotated[str, typer.Argument(help="What was looked for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What was looked for.")],
     doc: Annotated[
         str | None, typer.Option("--doc", "-d", metavar="ID", help="A document; by default the best one.")
     ] = None,
@@ -34,7 +34,10 @@ def explain(
     json_: Json = False,
     model: Model = None,
 ) -> None:
-    """Show which words of QUERY met which words of a document, and what each pair added to its score."""
+    """Show why documents were found.
+
+    Which words of QUERY met which words of a document, and what each pair added to its score.
+    """
     from weft.explain import to_html, to_json
     from weft.explain.terminal import print_explanations
 

@@ -37,7 +37,9 @@ _HELP = "A question, or the number of a result to see why it was found; :help, :
 
 def search(
     index: IndexPath,
-    query: Annotated[str | None, typer.Argument(help="What to look for; without it, a prompt.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="What to look for; without it, a prompt.")
+    ] = None,
     k: Top = 10,
     alignment: AlignmentOption = "sum-of-max",
     filter_: FilterOption = None,
@@ -54,7 +56,10 @@ def search(
     tag: Annotated[str, typer.Option(help="The run's name, for --trec.")] = "weft",
     model: Model = None,
 ) -> None:
-    """Find the documents of INDEX that answer QUERY, and show the words that counted."""
+    """Search INDEX, and show the words that counted.
+
+    One query, a file of them, or a prompt.
+    """
     from weft.collections.queries import Query, read_query_file
 
     if json_ + tsv + trec > 1:
