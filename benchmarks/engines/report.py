@@ -197,7 +197,7 @@ def speed_bars(results: Results) -> list[str]:
             ratio = they.x_int8 / we.x_int8 if we and they else None
             met = None if not ours else bool(ratio and ratio >= 2)
             lines.append(bar(f"{data}, at Tachiom's recall", figure(we), figure(they), ratio, met, "≥ 2× Tachiom"))
-        exact = fastest(point for point in points if point.ours and point.exact)
+        exact = fastest(point for point in points if point.engine == OURS and point.exact)
         scan = fastest(point for point in points if point.engine == "int8" and point.setting == "rerank 0")
         if data.startswith("s") and scan:
             ratio = 1 / exact.x_int8 if exact else None  # the scan timed around it, not in its own sweep
@@ -207,7 +207,7 @@ def speed_bars(results: Results) -> list[str]:
 
 
 def other_bars(results: Results) -> list[str]:
-    lines = [growth_bar(results)]
+    lines = [growth_bar(results, level) for level in (0.95, 0.99)]
     for data in results.data:
         lines += [build_bar(results, data), *size_bars(results, data)]
     opened = [line["open_wall_ms"] for line in results.searches if line["data"] == "s100k" and line["engine"] == OURS]
@@ -215,19 +215,19 @@ def other_bars(results: Results) -> list[str]:
     return [*lines, bar("s100k, open", shown, "–", None, met, "< 50 ms")]
 
 
-def growth_bar(results: Results) -> str:
-    """How much slower a query gets from 10k to 100k documents at recall ≥ 0.95, ours and the peers'."""
+def growth_bar(results: Results, level: float) -> str:
+    """How much slower a query gets from 10k to 100k documents at a recall, ours and the peers'."""
     ratios: dict[str, float] = {}
     small, large = ([p for p in results.points(data) if not p.exact] for data in ("s10k", "s100k"))
     for engine in dict.fromkeys(point.engine for point in large):
-        a, b = (fastest(p for p in points if p.engine == engine and p.recall10 >= 0.95) for points in (small, large))
+        a, b = (fastest(p for p in points if p.engine == engine and p.recall10 >= level) for points in (small, large))
         if a and b and not b.quoted:
             ratios[engine] = b.cpu_ms / a.cpu_ms
     we = ratios.get(OURS)
     peers = {engine: ratio for engine, ratio in ratios.items() if not engine.startswith(OURS)}
     against = "; ".join(f"{NAMES.get(engine, engine)} {ratio:.1f}×" for engine, ratio in peers.items()) or "–"
     shown, met = (f"{we:.2f}×", we < 3) if we else ("–", None)
-    return bar("growth 10k → 100k, recall@10 ≥ 0.95", shown, against, None, met, "< 3×")
+    return bar(f"growth 10k → 100k, recall@10 ≥ {level}", shown, against, None, met, "< 3×")
 
 
 def build_bar(results: Results, data: str) -> str:
@@ -244,12 +244,12 @@ def build_bar(results: Results, data: str) -> str:
 def size_bars(results: Results, data: str) -> list[str]:
     lines = []
     sized = [point for point in results.points(data) if point.bytes_per_token and not point.exact]
-    there = any(point.ours for point in sized)
-    for level, most in ((0.95, 80), (0.99, 160), (0.0, 40)):
+    run = {point.engine for point in sized}
+    for level, most, engine in ((0.95, 80, "weft4"), (0.99, 160, OURS), (0.0, 40, "weft2")):
         reached = sorted((p for p in sized if p.recall10 >= level), key=lambda p: (p.bytes_per_token or 0, -p.recall10))
         we = next((point for point in reached if point.ours), None)
         they = next((point for point in reached if not point.ours), None)
-        met = bool(we and (we.bytes_per_token or 0) <= most) if there else None
+        met = bool(we and (we.bytes_per_token or 0) <= most) if engine in run else None  # not run on this set
         name = f"at recall@10 ≥ {level}" if level else "compact"
         lines.append(bar(f"{data}, bytes per token, {name}", size(we), size(they), None, met, f"≤ {most}"))
     return lines

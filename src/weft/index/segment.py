@@ -65,7 +65,7 @@ def write_segment(
         best = codec.choose_scale(rotated)
         known = 0.0 if scale is None else scale * length
         scale = known if 0.7 * best <= known <= best else best
-        clusters = codec.cluster(rotated, tokens_per_centroid=48 if bits == 2 else codec.TOKENS_PER_CENTROID)
+        clusters = codec.cluster(rotated, tokens_per_centroid=64 if bits == 2 else codec.TOKENS_PER_CENTROID)
         starts, lists = codec.list_documents(clusters.assigned, vectors.offsets, len(clusters.centroids))
         cells, centroids = codec.encode(clusters.cells, scale), codec.encode(clusters.centroids, scale)
         coded: dict[str, NDArray[Any] | Streamed] = {
