@@ -25,7 +25,7 @@ import numpy as np
 
 from weft import Encoder, TokenVectors
 from weft.collections.beir import Collection
-from weft.training.data import Row
+from weft.index.pruning import prune
 from weft.training.mining import mine_bm25
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -50,17 +50,18 @@ class Pool:
 def make_pool(folder: Path, split: str, documents: int, queries: int, whole: bool, seed: int = 5) -> Pool:
     collection = Collection.read(folder, split)
     texts = {document.id: document.full_text for document in collection.documents}
-    chosen = list(collection.relevant())
+    relevant = collection.relevant()
+    chosen = list(relevant)
     if not whole and len(chosen) > queries:
         chosen = sorted(random.Random(seed).sample(chosen, queries))
-    rows = [Row(collection.queries[q], "") for q in chosen]
-    found = mine_bm25(rows, texts, 100)
+    asked = [collection.queries[q] for q in chosen]
+    found = mine_bm25(asked, texts, 100)
     keep: dict[str, None] = {}
     if whole or len(texts) <= documents:
         keep = dict.fromkeys(texts)
     else:
         for query in chosen:
-            keep.update(dict.fromkeys(collection.relevant()[query]))
+            keep.update(dict.fromkeys(relevant[query]))
         for rank in range(20):  # the hardest first, as far as there is room
             for ids in found:
                 if len(keep) < documents and rank < len(ids):
@@ -71,7 +72,7 @@ def make_pool(folder: Path, split: str, documents: int, queries: int, whole: boo
     kept = {d: texts[d] for d in keep}
     qrels = {q: {d: g for d, g in collection.qrels[q].items() if d in kept} for q in chosen}
     ranked = [
-        [d for d in ids if d in kept] for ids in (found if len(kept) == len(texts) else mine_bm25(rows, kept, 100))
+        [d for d in ids if d in kept] for ids in (found if len(kept) == len(texts) else mine_bm25(asked, kept, 100))
     ]
     name = folder.name if split == "test" else f"{folder.name}:{split}"
     return Pool(name, kept, {q: collection.queries[q] for q in chosen}, qrels, len(kept) == len(texts), ranked)
@@ -92,22 +93,6 @@ def ranked(pool: Pool, scores: np.ndarray, depth: int = 100) -> dict[str, dict[s
     ids = list(pool.documents)
     best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
     return {q: {ids[j]: float(row[j]) for j in top} for q, row, top in zip(pool.queries, scores, best, strict=True)}
-
-
-def salient(texts: TokenVectors, beta: float) -> np.ndarray:
-    """Mark the ⌈β·m⌉ most salient tokens of each text."""
-    keep = np.zeros(len(texts.values), bool)
-    for begin, end in zip(texts.offsets[:-1], texts.offsets[1:], strict=True):
-        count = int(np.ceil(beta * (end - begin) - 1e-9))
-        keep[begin + np.argsort(-texts.salience[begin:end], kind="stable")[:count]] = True
-    return keep
-
-
-def subset(texts: TokenVectors, keep: np.ndarray) -> TokenVectors:
-    counts = np.add.reduceat(np.append(keep, False), texts.offsets[:-1]) * (texts.lengths > 0)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    u = None if texts.salience is None else texts.salience[keep]
-    return TokenVectors(texts.values[keep], offsets, salience=u)
 
 
 def late_scores(
@@ -265,8 +250,7 @@ def measure(pool: Pool, options: argparse.Namespace, results: Results) -> None:
                 queries, documents = encodings.of(pool)
                 if documents.salience is None:
                     continue
-                less = subset(queries, salient(queries, 0.5)), subset(documents, salient(documents, beta_d))
-                scores = late_scores(*less)["colbert"]
+                scores = late_scores(prune(queries, 0.5), prune(documents, beta_d))["colbert"]
                 results.put(key, row, ndcg(pool, ranked(pool, scores)))
                 # The paper's protocol (ALIGNER §3.2): pruned tokens retrieve, all tokens re-rank the best 100.
                 whole = late_scores(queries, documents)["colbert"]

@@ -28,14 +28,6 @@ from workload import Workload, compiler
 
 HERE = Path(__file__).resolve().parent
 GENERATOR = HERE.parents[2] / "shared" / "bench" / "gen_synthetic.py"
-OWN = (
-    "int8",
-    "fp16",
-    "weft",
-    "weft4",
-    "weft2",
-    "weft_pruned",
-)  # engines of this project's environment; the others run in the peers'
 YARDSTICK = '[{"rerank": 0}]'
 
 
@@ -67,7 +59,7 @@ class Session:
         self.session = time.strftime("%Y-%m-%dT%H:%M:%S")
 
     def python(self, engine: str) -> str:
-        return self.pythons.get(engine) or (sys.executable if engine in OWN else self.options.peers_python)
+        return self.pythons.get(engine) or (sys.executable if engine in adapters.OWN else self.options.peers_python)
 
     def index(self, work: Workload, engine: str) -> Path:
         return Path(self.options.indexes) / work.name / engine

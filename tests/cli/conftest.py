@@ -1,5 +1,8 @@
 """A tiny light model and a folder of notes, for every verb."""
 
+import os
+import sys
+
 import pytest
 
 NOTES = {
@@ -47,3 +50,29 @@ def indexed(notes, model, run):
     code, _, _ = run("index", "notes", "-o", "n.weft", "--model", model)
     assert code == 0
     return notes.parent / "n.weft"
+
+
+@pytest.fixture
+def session(tmp_path):
+    """A function that starts weft in a terminal of its own; keywords are environment variables."""
+    pexpect = pytest.importorskip("pexpect")
+    opened = []
+
+    def spawn(*arguments, dimensions=(24, 150), **environment):
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "weft", *map(str, arguments)],
+            cwd=str(tmp_path),
+            env={**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1", **environment},
+            dimensions=dimensions,
+            echo=False,
+            encoding="utf-8",
+            timeout=60,
+        )
+        child.delaybeforesend = None  # pexpect would sleep before each line
+        opened.append(child)
+        return child
+
+    yield spawn
+    for child in opened:
+        child.close(force=True)

@@ -1,9 +1,8 @@
 """``weft search`` and ``weft explain`` as a person runs them, with a tiny model and without torch."""
 
+import functools
 import io
 import json
-import os
-import sys
 
 import pytest
 
@@ -234,27 +233,8 @@ def test_nothing_is_found_in_an_empty_filter(indexed, run):
 
 
 @pytest.fixture
-def terminal(indexed, tmp_path):
-    pexpect = pytest.importorskip("pexpect")
-    opened = []
-
-    def spawn(*arguments, **environment):
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "weft", *arguments],
-            cwd=str(tmp_path),
-            env={**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", **environment},
-            dimensions=(40, 110),
-            echo=False,
-            encoding="utf-8",
-            timeout=60,
-        )
-        opened.append(child)
-        return child
-
-    yield spawn
-    for child in opened:
-        child.close(force=True)
+def terminal(indexed, session):
+    return functools.partial(session, dimensions=(40, 110), TERM="xterm-256color")
 
 
 def ended(child):

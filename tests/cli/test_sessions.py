@@ -1,35 +1,13 @@
 """``weft index`` in a real terminal: the bar, the summary, and Ctrl-C."""
 
-import os
-import sys
-
 import pytest
 
 pexpect = pytest.importorskip("pexpect")
 
 
 @pytest.fixture
-def terminal(tmp_path):
-    opened = []
-
-    def spawn(*arguments):
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "weft", *map(str, arguments)],
-            cwd=str(tmp_path),
-            env={**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1"},
-            dimensions=(24, 150),
-            echo=False,
-            encoding="utf-8",
-            timeout=60,
-        )
-        child.delaybeforesend = None  # pexpect would sleep before each line
-        opened.append(child)
-        return child
-
-    yield spawn
-    for child in opened:
-        child.close(force=True)
+def terminal(session):
+    return session
 
 
 def finish(child):

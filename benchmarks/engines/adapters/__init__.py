@@ -20,13 +20,10 @@ from typing import Any
 
 import numpy as np
 
+OWN = ("int8", "fp16", "weft", "weft4", "weft2", "weft_pruned")
+"""Engines of this project's environment; the others run in the peers'."""
 NAMES = (
-    "int8",
-    "fp16",
-    "weft",
-    "weft4",
-    "weft2",
-    "weft_pruned",
+    *OWN,
     "tachiom",
     "tachiom64",
     "lemur",

@@ -18,8 +18,8 @@ from weft.training.data import Row
 from weft.types import Document
 
 
-def mine_bm25(rows: Sequence[Row], corpus: Mapping[str, str], depth: int) -> list[list[str]]:
-    """Return for each row the ids of the best `depth` passages by BM25, relevant ones included."""
+def mine_bm25(queries: Sequence[str], corpus: Mapping[str, str], depth: int) -> list[list[str]]:
+    """Return for each query the ids of the best `depth` passages by BM25, relevant ones included."""
     try:
         import bm25s
         import Stemmer
@@ -30,13 +30,13 @@ def mine_bm25(rows: Sequence[Row], corpus: Mapping[str, str], depth: int) -> lis
     options = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
     retriever = bm25s.BM25(k1=0.9, b=0.4)
     retriever.index(bm25s.tokenize(list(corpus.values()), **options), show_progress=False)
-    queries = bm25s.tokenize([row.query for row in rows], **options)
-    found, _ = retriever.retrieve(queries, k=min(depth, len(ids)), show_progress=False)
+    asked = bm25s.tokenize(list(queries), **options)
+    found, _ = retriever.retrieve(asked, k=min(depth, len(ids)), show_progress=False)
     return [[ids[i] for i in row] for row in np.asarray(found)]
 
 
-def mine_index(rows: Sequence[Row], corpus: Mapping[str, str], depth: int, encoder: Any) -> list[list[str]]:
-    """Return for each row the ids of the best `depth` passages by our own index and the given encoder."""
+def mine_index(queries: Sequence[str], corpus: Mapping[str, str], depth: int, encoder: Any) -> list[list[str]]:
+    """Return for each query the ids of the best `depth` passages by our own index and the given encoder."""
     with tempfile.TemporaryDirectory(prefix="weft-mining-") as folder:
         ids = list(corpus)
         with Index.create(Path(folder) / "corpus.weft", dim=encoder.dim) as index:
@@ -44,7 +44,7 @@ def mine_index(rows: Sequence[Row], corpus: Mapping[str, str], depth: int, encod
                 part = ids[begin : begin + 1024]
                 index.add([Document(name) for name in part], encoder.encode_document([corpus[name] for name in part]))
             index.compact()
-            rankings = index.search(encoder.encode_query([row.query for row in rows]), k=depth, hits=False)
+            rankings = index.search(encoder.encode_query(list(queries)), k=depth, hits=False)
         return [list(ranking.ids) for ranking in rankings]
 
 

@@ -78,7 +78,8 @@ def _continue(settings: ModelSettings, folder: Path) -> MultiVectorEncoder:
 def build_teacher(settings: ModelSettings, teacher: str) -> MultiVectorEncoder:
     """Return the teacher: a checkpoint, or with ``"base"`` the untrained base with all its dimensions."""
     if teacher != "base":
-        return MultiVectorEncoder(teacher)
+        folder = Path(teacher)
+        return import_checkpoint(folder, teacher)[0] if folder.is_dir() else MultiVectorEncoder(teacher)
     transformer = load_transformer(settings)
     normalize = Normalize(module_input_name="token_embeddings")
     return MultiVectorEncoder(modules=[transformer, mask_module(settings), normalize], prompts=_prompts(settings))

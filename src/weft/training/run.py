@@ -159,9 +159,9 @@ def prepare(
         if source.negatives and source.negatives_from in ("bm25", "index"):
             depth = source.negatives + source.skip_top + MINING_DEPTH
             if source.negatives_from == "bm25":
-                found = mine_bm25(rows, corpus, depth)
+                found = mine_bm25([row.query for row in rows], corpus, depth)
             else:
-                found = mine_index(rows, corpus, depth, _encoder(model))
+                found = mine_index([row.query for row in rows], corpus, depth, _encoder(model))
             choose(rows, found, corpus, source.negatives, source.skip_top)
         name = source.label
         while name in made:
