@@ -6,8 +6,8 @@ Rows: BM25; single-vector models (mean pooling); untrained late interaction, who
 ColBERT's sum-of-max and XTR's scoring from retrieved tokens; with ``--pruning`` the same with the least salient tokens
 left out.
 
-Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row: the documents judged
-relevant for a sample of the queries, BM25's best for each of them (the hard ones), and a random rest. Such rows compare
+Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row: the (ten best) documents
+judged relevant for a sample of the queries, BM25's best for each of them (the hard ones), and a random rest. Such rows compare
 systems with each other, never with published figures. ``--whole scifact`` keeps a collection whole. Encodings and
 results are kept in ``--work``: an interrupted run goes on where it was.
 """
@@ -33,6 +33,9 @@ from results_file import write_section
 
 K_PRIME = 0.02
 """XTR's k′ as a share of all document tokens, at least 1,000."""
+
+MOST_RELEVANT = 10
+"""Relevant documents of a query that a pool keeps, the best judged first (some TREC queries have hundreds)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def make_pool(folder: Path, split: str, documents: int, queries: int, whole: boo
         keep = dict.fromkeys(texts)
     else:
         for query in chosen:
-            keep.update(dict.fromkeys(relevant[query]))
+            best = sorted(relevant[query], key=lambda d: -collection.qrels[query][d])
+            keep.update(dict.fromkeys(best[:MOST_RELEVANT]))
         for rank in range(20):  # the hardest first, as far as there is room
             for ids in found:
                 if len(keep) < documents and rank < len(ids):
