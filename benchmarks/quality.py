@@ -6,10 +6,10 @@ Rows: BM25; single-vector models (mean pooling); untrained late interaction, who
 ColBERT's sum-of-max and XTR's scoring from retrieved tokens; with ``--pruning`` the same with the least salient tokens
 left out.
 
-Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row: the (ten best) documents
-judged relevant for a sample of the queries, BM25's best for each of them (the hard ones), and a random rest. Such rows compare
-systems with each other, never with published figures. ``--whole scifact`` keeps a collection whole. Encodings and
-results are kept in ``--work``: an interrupted run goes on where it was.
+Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row: the documents judged
+relevant for a sample of the queries (the ten best of each), BM25's best for each of them (the hard ones), and a random
+rest. Such rows compare systems with each other, never with published figures. ``--whole scifact`` keeps a collection
+whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
