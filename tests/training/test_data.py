@@ -7,7 +7,7 @@ import pytest
 
 from weft.collections.beir import Collection
 from weft.errors import DataError
-from weft.training.data import Row, Source, read
+from weft.training.data import Row, Source, mining_corpus, read
 from weft.training.mining import choose
 
 
@@ -131,3 +131,14 @@ def test_relevant_passages_and_their_copies_are_never_negatives():
     assert row.negatives == ["wrong too", "wrong"]
     choose([row], [["a", "c", "b", "e", "d"]], corpus, count=2, skip=1)
     assert row.negatives == ["wrong"]
+
+
+def test_mining_among_some_documents_keeps_every_positive():
+    corpus = {f"d{i}": f"text {i}" for i in range(50)}
+    rows = [Row("q", corpus[name], positive_id=name) for name in ("d3", "d40")]
+    some = mining_corpus(Source("x", mine_among=10), rows, corpus, seed=1)
+    assert len(some) == 10
+    assert {"d3", "d40"} <= set(some)
+    assert some == mining_corpus(Source("x", mine_among=10), rows, corpus, seed=1)
+    assert len(mining_corpus(Source("x", mine_among=1), rows, corpus)) == 2  # positives are always there
+    assert mining_corpus(Source("x"), rows, corpus) == corpus

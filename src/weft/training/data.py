@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,9 @@ class Source:
     negatives_file: str = ""
     skip_top: int = 0
     """How many of the best mined passages to leave out, as they may answer the query too."""
+    mine_among: int = 0
+    """Mine among so many documents, the positives and a random rest (0: the whole corpus). Encoding a large corpus
+    only to mine from it can take longer than the training."""
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -55,7 +58,7 @@ class Source:
             raise invalid("negatives_from", "data", f"one of {', '.join(MINERS)}", self.negatives_from)
         if (self.negatives > 0) != (self.negatives_from != "none"):
             raise invalid("negatives", "data", "given together with negatives_from", self.negatives)
-        for key in ("limit", "negatives", "skip_top"):
+        for key in ("limit", "negatives", "skip_top", "mine_among"):
             if getattr(self, key) < 0:
                 raise invalid(key, "data", "at least 0", getattr(self, key))
         if self.repeat < 1:
@@ -96,6 +99,16 @@ def read(source: Source, seed: int = 0) -> tuple[list[Row], dict[str, str]]:
     if source.limit and len(rows) > source.limit:
         rows = random.Random(seed).sample(rows, source.limit)
     return rows, corpus
+
+
+def mining_corpus(source: Source, rows: Sequence[Row], corpus: Mapping[str, str], seed: int = 0) -> dict[str, str]:
+    """Return the documents that negatives are mined among: every positive and a random rest, `mine_among` in all."""
+    if not source.mine_among or len(corpus) <= source.mine_among:
+        return dict(corpus)
+    kept = dict.fromkeys(row.positive_id for row in rows if row.positive_id in corpus)
+    rest = [name for name in corpus if name not in kept]
+    room = max(0, source.mine_among - len(kept))
+    return {name: corpus[name] for name in (*kept, *random.Random(seed).sample(rest, min(room, len(rest))))}
 
 
 # -- formats -------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from weft.encoders import Encoder
 from weft.errors import DataError
-from weft.training.data import Row, Source, read
+from weft.training.data import Row, Source, mining_corpus, read
 from weft.training.frozen import remember
 from weft.training.losses import AlignmentLoss
 from weft.training.mining import choose, mine_bm25, mine_index
@@ -158,6 +158,7 @@ def prepare(
     for source, rows, corpus in sources:
         if source.negatives and source.negatives_from in ("bm25", "index"):
             depth = source.negatives + source.skip_top + MINING_DEPTH
+            corpus = mining_corpus(source, rows, corpus, recipe.training.seed)
             if source.negatives_from == "bm25":
                 found = mine_bm25([row.query for row in rows], corpus, depth)
             else:
