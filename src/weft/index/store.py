@@ -32,6 +32,8 @@ from weft.index.segment import Segment, write_segment
 from weft.types import Document, TokenVectors
 
 SEGMENTS = "segments"
+ALIGNMENT = "sum-of-max"
+"""What a search takes for relevance if neither the call nor the index says otherwise."""
 ATTEMPTS = 8
 """How often a state is looked up anew whose files a compaction has just removed."""
 _log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class Store:
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
         self.model: str = settings.get("model", "")
+        self.alignment: str = settings.get("alignment", ALIGNMENT)
 
     # -- opening and closing -------------------------------------------------------------------------
 
@@ -205,6 +208,7 @@ class Store:
             live = np.ones(len(segment), dtype=bool)
             live[self.catalogue.tombstones(row.segment)] = False
             loaded.append(LiveSegment(row.segment, segment, live, known.get(row.segment, {})))
+        self.alignment = self.catalogue.settings().get("alignment", ALIGNMENT)
         return View(generation, tuple(loaded))
 
     def __len__(self) -> int:
@@ -303,6 +307,12 @@ class Store:
                 self.catalogue.set("model", model)
             self.model = model
 
+    def remember_alignment(self, alignment: str) -> None:
+        """Keep what searches take for relevance unless they say otherwise (see ``weft adapt``)."""
+        with self._writing(), self.catalogue.transaction():
+            self.catalogue.set("alignment", alignment)
+        self.alignment = alignment
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         with self._guard, faults_named(self.folder):
@@ -361,6 +371,7 @@ class Store:
                 "dim": self.dim,
                 "encoder": self.encoder,
                 "model": self.model,
+                "alignment": self.alignment,
                 "bits": self.bits,
                 "beta_d": self.beta_d,
                 "bytes": nbytes,

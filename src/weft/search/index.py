@@ -56,6 +56,14 @@ class _Found:
         )
 
 
+def searchable(alignment: Alignment | str) -> Alignment:
+    """Return the alignment; refuse one that only training has a use for."""
+    parsed = Alignment.parse(alignment)
+    if isinstance(parsed, InBatchTokenRetrieval):
+        raise invalid("alignment", "search", "xtr:k_prime for a corpus (xtr-in-batch is for training)", str(parsed))
+    return parsed
+
+
 class Index(Store):
     """A durable, searchable collection of token vectors. Make one with `Index.create`, open it with `Index.open`.
 
@@ -82,6 +90,10 @@ class Index(Store):
         self.compact()
         return added
 
+    def remember_alignment(self, alignment: Alignment | str) -> None:
+        """Keep an alignment as the index's own: searches that name none take it."""
+        super().remember_alignment(str(searchable(alignment)))
+
     def check(self) -> Report:
         """Verify every checksum and every cross-reference."""
         return check(self)
@@ -91,7 +103,7 @@ class Index(Store):
         queries: TokenVectors | ArrayLike,
         k: int = 10,
         *,
-        alignment: Alignment | str = "sum-of-max",
+        alignment: Alignment | str | None = None,
         filter: Filter | str | None = None,  # noqa: A002
         exact: bool = False,
         n_probe: int | None = None,
@@ -109,8 +121,9 @@ class Index(Store):
         queries : TokenVectors, or array of shape (n, dim) for a single query
         k : int
             How many documents at the most.
-        alignment : Alignment or str
-            What relevance is. ``"xtr:k_prime"`` scores from retrieved tokens alone.
+        alignment : Alignment or str, optional
+            What relevance is; by default the index's own: the sum of max, or what `remember_alignment` was given.
+            ``"xtr:k_prime"`` scores from retrieved tokens alone.
         filter : Filter or str, optional
             Only documents whose metadata match are looked at.
         exact : bool
@@ -133,11 +146,8 @@ class Index(Store):
         list of Ranking
             One for each query, all from one committed state.
         """
-        alignment = Alignment.parse(alignment)
-        if isinstance(alignment, InBatchTokenRetrieval):
-            raise invalid(
-                "alignment", "search", "xtr:k_prime for a corpus (xtr-in-batch is for training)", str(alignment)
-            )
+        if alignment is not None:
+            alignment = searchable(alignment)
         for name, value in (
             ("k", k),
             ("threads", threads),
@@ -154,6 +164,8 @@ class Index(Store):
             batch = prune(batch, beta_q, parameter="beta_q")
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
+            if alignment is None:
+                alignment = searchable(self.alignment)
             allowed = self._allowed(view, filter)
             ranked = None if among is None else self._masks(view, self.catalogue.select(*In(ID, tuple(among)).to_sql()))
             if ranked is not None and not isinstance(alignment, XTR):  # no score depends on other documents

@@ -83,7 +83,7 @@ class Searcher:
         queries: Sequence[str],
         k: int = 10,
         *,
-        alignment: Alignment | str = "sum-of-max",
+        alignment: Alignment | str | None = None,
         filter: Filter | str | None = None,  # noqa: A002
         hybrid: str | None = None,
         **options: Any,
@@ -98,11 +98,13 @@ class Searcher:
         hybrid : str, optional
             Fuse with BM25: ``"rrf"`` or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter holds on both sides.
         """
-        alignment = Alignment.parse(alignment)
+        if alignment is not None:
+            alignment = Alignment.parse(alignment)
         wanted = None if filter is None else parse_filter(filter)
         tokens = self.encoder.encode_query(list(queries))
         depth = k if hybrid is None else max(k, DEPTH)
         with self.index.view():
+            alignment = Alignment.parse(self.index.alignment if alignment is None else alignment)
             found = self.index.search(tokens, depth, alignment=alignment, filter=wanted, **options)
             answers = []
             for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):

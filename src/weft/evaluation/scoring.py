@@ -1,0 +1,105 @@
+"""Scores of every document of a pool under any alignment, exactly: no index, no codes, no candidates left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
+from weft.errors import invalid
+from weft.evaluation.pools import Encoded
+from weft.search.brute import NATIVE, score_documents
+from weft.search.imputed import score_hits
+from weft.types import Hits, TokenVectors
+
+K_PRIME = 0.02
+"""XTR's k′ on a pool as a share of all document tokens: the papers' 40,000 of millions would be all of them."""
+LEAST_K_PRIME = 1000
+
+
+def xtr_for(documents: TokenVectors, impute: str = "kth") -> XTR:
+    """Return XTR's alignment with a k′ that suits a small collection."""
+    return XTR(max(LEAST_K_PRIME, round(K_PRIME * documents.n_tokens)), impute)
+
+
+def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1) -> NDArray[np.float32]:
+    """Score every document for every query.
+
+    Returns
+    -------
+    array of float32, shape (queries, documents)
+        −∞ where a document is no candidate: it has no tokens, or under XTR no query token retrieved one of them.
+
+    Examples
+    --------
+    >>> texts = TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]], [[0.7, 0.3]]])
+    >>> query = TokenVectors.from_list([np.eye(2)])
+    >>> score_all(Encoded(query, texts), "sum-of-max").round(2).tolist()
+    [[1.5, 1.0]]
+    >>> score_all(Encoded(query, texts), "xtr:2").astype(float).round(2).tolist()
+    [[0.75, 0.6]]
+    """
+    alignment = Alignment.parse(alignment)
+    if isinstance(alignment, InBatchTokenRetrieval):
+        raise invalid("alignment", "score_all", "one for searching (xtr:k_prime, not xtr-in-batch)", str(alignment))
+    queries, documents = encoded
+    if isinstance(alignment, XTR):
+        rows = [_from_tokens(queries[i], documents, alignment) for i in range(len(queries))]
+        return np.stack(rows) if rows else np.zeros((0, len(documents)), np.float32)
+    if isinstance(alignment, NATIVE):
+        flat = score_documents(queries, documents, alignment, threads)
+        scores = flat.reshape(len(queries), len(documents)).copy()
+    else:  # on NumPy a padded batch of everything would not fit: one query and some documents at a time
+        blocks = [documents[i : i + 256] for i in range(0, len(documents), 256)]
+        rows = [
+            np.concatenate([score_documents(queries[i : i + 1], block, alignment, threads) for block in blocks])
+            for i in range(len(queries))
+        ]
+        scores = np.stack(rows) if rows else np.zeros((0, len(documents)), np.float32)
+    scores[:, documents.lengths == 0] = -np.inf
+    return scores
+
+
+def _from_tokens(query: NDArray[Any], documents: TokenVectors, alignment: XTR) -> NDArray[np.float32]:
+    found = np.full(len(documents), -np.inf, dtype=np.float32)
+    S = query.astype(np.float32) @ documents.values.T.astype(np.float32)  # (n, T)
+    n, T = S.shape
+    k = min(alignment.k_prime, T)
+    if not n or not k:
+        return found
+    best = np.argpartition(-S, k - 1, axis=1)[:, :k]
+    similarity = np.take_along_axis(S, best, axis=1)
+    owner = np.repeat(np.arange(len(documents)), documents.lengths)[best]
+    hits = Hits.trusted(
+        query_token=np.repeat(np.arange(n, dtype=np.int32), k),
+        document=owner.ravel(),
+        document_token=(best - documents.offsets[owner]).astype(np.int32).ravel(),
+        similarity=similarity.ravel(),
+    )
+    terms = score_hits(hits, similarity.min(axis=1), documents.lengths, alignment)
+    found[terms.documents] = terms.scores
+    return found
+
+
+def to_run(
+    queries: Iterable[str],
+    documents: Sequence[str],
+    scores: NDArray[np.floating[Any]],
+    depth: int = 100,
+    *,
+    among: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, dict[str, float]]:
+    """Turn scores (queries, documents) into a run of each query's best; −∞ stands for what was not found.
+
+    `among` leaves in only the given documents of each query (the re-ranking setting).
+    """
+    run: dict[str, dict[str, float]] = {}
+    place = {name: i for i, name in enumerate(documents)}
+    for query, row in zip(queries, scores, strict=True):
+        some = np.arange(len(documents)) if among is None else np.array([place[d] for d in among[query]], dtype=int)
+        best = some[np.argsort(-row[some], kind="stable")[:depth]]
+        run[query] = {documents[j]: float(row[j]) for j in best if np.isfinite(row[j])}
+    return run

@@ -1,0 +1,35 @@
+"""Small collections for evaluation."""
+
+import json
+
+import pytest
+
+pytest.importorskip("ir_measures", reason="needs the eval extra: pip install 'weft[eval]'")
+
+
+def write_collection(folder, documents, queries, qrels, split="test"):
+    """Write BEIR's layout; `queries` may be {id: text} or rows."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    rows = [{"_id": name, "title": "", "text": text} for name, text in documents.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [{"_id": q, "text": text} for q, text in queries.items()] if isinstance(queries, dict) else queries
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    lines = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, grades in qrels.items() for d, g in grades.items())]
+    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+WORDS = "amber basil cedar delta ember fjord grove hazel ivory jade kelp lilac maple nectar olive pearl quartz".split()
+
+
+@pytest.fixture
+def collection(tmp_path):
+    """Thirty documents of five words; twenty queries of three words of one document."""
+    documents, queries, qrels = {}, {}, {}
+    for i in range(30):
+        words = [WORDS[(i * 7 + j * (i % 5 + 1)) % len(WORDS)] for j in range(5)]
+        documents[f"d{i}"] = " ".join(words)
+        if i < 20:
+            queries[f"q{i}"] = " ".join(words[:3])
+            qrels[f"q{i}"] = {f"d{i}": 2, f"d{(i + 9) % 30}": 1}
+    return write_collection(tmp_path / "tiny", documents, queries, qrels)
