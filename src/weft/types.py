@@ -173,6 +173,10 @@ class TokenVectors:
             concatenate_optional([part.spans for part in parts]),
         )
 
+    def without_salience(self) -> TokenVectors:
+        """Return the same texts with no saliences: every token weighs the same."""
+        return TokenVectors.trusted(self.values, self.offsets, self.token_ids, None, self.spans)
+
     @classmethod
     def trusted(
         cls,

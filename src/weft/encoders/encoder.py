@@ -69,6 +69,8 @@ class Encoder:
         Tokens of a text at the most, special tokens and markers included.
     has_salience : bool
         Whether texts come with saliences.
+    weights : bool
+        Whether its saliences weigh scores, or only tell which tokens may be left out.
     """
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
@@ -154,6 +156,10 @@ class Encoder:
     @property
     def has_salience(self) -> bool:
         return self.settings.has_salience
+
+    @property
+    def weights(self) -> bool:
+        return self.settings.weights
 
     @cached_property
     def fingerprint(self) -> str:
@@ -270,7 +276,8 @@ class Encoder:
     ) -> TokenVectors:
         """Run the texts, longest first, and write each one's scored vectors to its place."""
         side = self._readers[task].side
-        gate = None if side.gate is None else Gate.parse(side.gate)
+        # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
+        gate = None if side.gate is None else Gate.parse(side.gate if self.weights else "relu")
         kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         values = np.empty((offsets[-1], self.dim), dtype=dtype)

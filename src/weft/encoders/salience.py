@@ -28,6 +28,8 @@ class Salience(Module):
         Width of the hidden states.
     query_gate, document_gate : str
         ``"lp:0.5"`` (α, with ``,eps=0.002``), ``"hard:0.5"``, ``"relu"`` or ``"l1:0.01"``; see `weft.alignment.Gate`.
+    weights : bool
+        Whether an index of the model's vectors weighs scores by the saliences, or only prunes by them.
 
     Examples
     --------
@@ -37,12 +39,15 @@ class Salience(Module):
     tensor([[1., 0.]], grad_fn=<MulBackward0>)
     """
 
-    config_keys: list[str] = ["in_features", "query_gate", "document_gate"]  # noqa: RUF012
+    config_keys: list[str] = ["in_features", "query_gate", "document_gate", "weights"]  # noqa: RUF012
     forward_kwargs: set[str] = {"task"}  # noqa: RUF012
 
-    def __init__(self, in_features: int, query_gate: str = "lp:0.5", document_gate: str = "lp:0.4") -> None:
+    def __init__(
+        self, in_features: int, query_gate: str = "lp:0.5", document_gate: str = "lp:0.4", weights: bool = True
+    ) -> None:
         super().__init__()
         self.in_features = in_features
+        self.weights = weights
         self.query_gate = str(Gate.parse(query_gate))
         self.document_gate = str(Gate.parse(document_gate))
         self.query = nn.Linear(in_features, 1)

@@ -110,6 +110,8 @@ class Settings:
         Bytes of each file of a light folder, so that a torn copy is noticed.
     provenance : mapping
         Where the model comes from: free JSON.
+    weights : bool
+        Whether its saliences weigh scores (ALIGNER eq. 2), or only tell which tokens may be left out.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Settings:
     precision: str = "fp32"
     files: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    weights: bool = True
 
     def __post_init__(self) -> None:
         check_count(self.dim, "dim", "Settings")

@@ -75,6 +75,7 @@ class Store:
         self.encoder: str = settings["encoder"]
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
+        self.weights: bool = settings.get("weights", True)
         self.model: str = settings.get("model", "")
         self.alignment: str = settings.get("alignment", ALIGNMENT)
 
@@ -89,6 +90,7 @@ class Store:
         encoder: str = "",
         bits: int = 8,
         beta_d: float | None = None,
+        weights: bool = True,
         model: str = "",
     ) -> Self:
         """Make a new, empty index.
@@ -105,6 +107,8 @@ class Store:
             Bits a coordinate in large segments: about 155, 72 or 40 bytes a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
+        weights : bool
+            Whether saliences weigh the scores (ALIGNER eq. 2), or only choose the tokens that β_d and β_q keep.
         model : str
             Where the encoder can be loaded from, a folder or a name; empty for the bundled one, or if unknown.
         """
@@ -123,6 +127,7 @@ class Store:
             (folder / SEGMENTS).mkdir()
             try:
                 settings = {"dim": dim, "encoder": encoder, "bits": bits, "beta_d": beta_d, "model": model}
+                settings["weights"] = bool(weights)
                 catalogue = Catalogue.create(folder, settings)
                 try:
                     for path in (folder, *(path.parent for path in made)):
@@ -250,6 +255,8 @@ class Store:
             return
         if self.beta_d is not None:
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
+        if not self.weights:
+            vectors = vectors.without_salience()
         with self._writing():
             file = self._new_segment(vectors, flat=flat)
             with self.catalogue.transaction():
@@ -374,6 +381,7 @@ class Store:
                 "alignment": self.alignment,
                 "bits": self.bits,
                 "beta_d": self.beta_d,
+                "weights": self.weights,
                 "bytes": nbytes,
             }
 

@@ -162,6 +162,8 @@ class Index(Store):
         if beta_q is not None:
             rows = rows[kept(batch, beta_q, parameter="beta_q")]
             batch = prune(batch, beta_q, parameter="beta_q")
+        if not self.weights:
+            batch = batch.without_salience()
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
             if alignment is None:

@@ -39,7 +39,7 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
     hidden = transformer.get_embedding_dimension()
     modules: list[nn.Module] = [transformer, mask_module(settings)]
     if settings.query_gate:
-        modules.append(Salience(hidden, settings.query_gate, settings.document_gate))
+        modules.append(Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights))
     if settings.projection != "none":
         weight = None
         if settings.projection == "pca":
@@ -68,7 +68,8 @@ def _continue(settings: ModelSettings, folder: Path) -> MultiVectorEncoder:
     if settings.query_gate:
         modules = [module for module in modules if not isinstance(module, Salience)]
         place = next(i for i, module in enumerate(modules) if isinstance(module, Dense | Normalize))
-        head = Salience(transformer.get_embedding_dimension(), settings.query_gate, settings.document_gate)
+        hidden = transformer.get_embedding_dimension()
+        head = Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights)
         modules.insert(place, head)
         model = MultiVectorEncoder(modules=modules, prompts={name: text or "" for name, text in model.prompts.items()})
     freeze(transformer.auto_model, settings.frozen_layers)

@@ -47,6 +47,8 @@ class ModelSettings:
     query_gate: str = ""
     document_gate: str = ""
     """Salience gates (ALIGNER eq. 3-5), such as ``"lp:0.5"``; both or neither."""
+    salience_weights: bool = True
+    """Whether saliences weigh scores in use, or only tell which tokens may be left out. In training they weigh."""
     frozen_layers: int = 0
     """How many of the first layers (and the embeddings) stay as they are."""
     dropout: float | None = None
