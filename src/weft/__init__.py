@@ -10,6 +10,7 @@ from weft.encoders import Encoder
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
 from weft.search import Index
+from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
 __version__ = _version("weft")
@@ -21,9 +22,11 @@ __all__ = [
     "Hits",
     "Index",
     "InvalidParameterError",
+    "Match",
     "MissingExtraError",
     "Ranking",
     "Result",
+    "TextIndex",
     "TokenVectors",
     "UnsupportedCPUError",
     "WeftError",

@@ -67,9 +67,10 @@ def session(tmp_path):
             dimensions=dimensions,
             echo=False,
             encoding="utf-8",
-            timeout=60,
+            timeout=300,  # of a machine that others use too
         )
         child.delaybeforesend = None  # pexpect would sleep before each line
+        child.ptyproc.delayafterterminate = 1.0  # only where a test failed and the child lives on
         opened.append(child)
         return child
 

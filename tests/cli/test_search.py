@@ -259,6 +259,8 @@ def test_a_pretty_search(terminal):
 
 
 def test_the_prompt(terminal):
+    import pexpect
+
     child = terminal("search", "n.weft", "-k", "2")
     child.expect_exact("5 documents.")
     child.expect_exact("? ")
@@ -269,8 +271,12 @@ def test_the_prompt(terminal):
     child.sendline("2")  # why?
     child.expect_exact("the score")
     child.expect_exact("? ")
-    child.sendintr()  # forgets the line, not the session
-    child.expect_exact("? ")
+    for _ in range(30):  # forgets the line, not the session
+        child.sendintr()  # CPython overlooks one that comes between printing the prompt and waiting for a key
+        if child.expect_exact(["? ", pexpect.TIMEOUT], timeout=2) == 0:
+            break
+    else:
+        pytest.fail("Ctrl-C brings no new prompt")
     child.sendline(":help")
     child.expect_exact("A question")
     child.expect_exact("? ")

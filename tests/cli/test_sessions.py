@@ -1,6 +1,11 @@
-"""``weft index`` in a real terminal: the bar, the summary, and Ctrl-C."""
+"""Every verb, and every mistake of the manual, in a real terminal (search and its prompt: test_search.py)."""
+
+import json
+from importlib.resources import files
 
 import pytest
+
+from weft import Index
 
 pexpect = pytest.importorskip("pexpect")
 
@@ -73,3 +78,84 @@ def test_get_is_coloured_for_people(notes, model, terminal, run):
     child.expect_exact("the lazy dog")
     finish(child)
     assert child.exitstatus == 0
+
+
+def test_explain(indexed, terminal):
+    child = terminal("explain", "n.weft", "red planet", TERM="xterm-256color")
+    child.expect_exact("\x1b[1mnotes/")
+    child.expect_exact("query")
+    child.expect(r"adds.*similarity.*weight")
+    child.expect_exact("the score")
+    finish(child)
+    assert child.exitstatus == 0
+
+
+def test_demo(model, terminal, run, tmp_path, monkeypatch):
+    child = terminal("demo", "d.weft", "--model", model, TERM="xterm-256color")
+    child.expect_exact("255 passages indexed in ")
+    child.expect_exact("Why do aeroplane windows have round corners?")
+    child.expect_exact("\x1b[1;30;46m")  # the strongest word
+    child.expect_exact("Why the first one was found")
+    child.expect_exact("the score")
+    child.expect_exact("All 100 judged queries")
+    child.expect(r"token vectors +[\d.]+ ")
+    child.expect(r"BM25 \(FTS5\) +([\d.]+) ")
+    lexical = float(child.match.group(1))
+    child.expect("hybrid")
+    child.expect_exact('weft explain d.weft "Why do aeroplane windows have round corners?" --html why.html')
+    finish(child)
+    assert child.exitstatus == 0
+    assert 0.6 < lexical < 0.7  # bm25s, with stop words and another stemmer, has 0.65: collections/demo/README.md
+    monkeypatch.chdir(tmp_path)
+    assert run("check", "d.weft") == (0, "d.weft: sound, 255 passages\n", "")
+
+
+def test_demo_again_and_elsewhere(indexed, model, run, monkeypatch, tmp_path):
+    assert run("demo", "d.weft", "--model", model)[0] == 0
+    code, out, _ = run("demo", "d.weft", "--model", model)
+    assert (code, out.splitlines()[0]) == (0, "255 passages already indexed with tiny: d.weft")
+    code, out, err = run("demo", "n.weft", "--model", model)
+    assert (code, out, err) == (1, "", "weft: n.weft holds other documents: give the demo a place of its own\n")
+    with Index.open("d.weft") as index:  # made with a model that is gone: it is made anew
+        index.remember_model(str(tmp_path / "gone"))
+    monkeypatch.setattr("weft.encoders.loading.BUNDLED", files("weft") / "nothing")
+    code, _, err = run("demo", "d.weft")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "comes without a model" in err
+
+
+@pytest.mark.torch
+def test_export(tiny_bert, terminal):
+    child = terminal("export", tiny_bert, "light", "--no-compare")
+    child.expect(r"light: .*, int8, 16 dimensions, [\d.]+ MB\r\n")
+    finish(child)
+    assert child.exitstatus == 0
+
+
+MISTAKES = {
+    "no such index": (["search", "none.weft", "x"], "no such index: none.weft; weft index PATH -o none.weft makes one"),
+    "not an index": (["search", "notes", "x"], "no index at notes: there is no catalogue.sqlite in it"),
+    "a file": (["info", "notes/dog.txt"], "notes/dog.txt is not an index: an index is a folder, this is a file"),
+    "empty folder": (["index", "void", "-o", "n.weft"], "nothing to index in void: there is no text"),
+    "bad filter": (["search", "n.weft", "x", "--filter", "year >="], "bad filter"),
+    "unknown alignment": (["search", "n.weft", "x", "--alignment", "maxx"], "'maxx'"),
+    "locked": (["index", "notes", "-o", "n.weft"], "is being written by another writer"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_one_line_and_leaves_the_index_sound(indexed, run, terminal, tmp_path, arguments, said):
+    (tmp_path / "void").mkdir()
+    before = run("search", "n.weft", "red planet", "--json")
+    with Index.open(indexed) as other:
+        if "is being written" in said:
+            other.lock()
+        child = terminal(*arguments)
+        line = finish(child)
+    assert child.exitstatus == 1
+    assert said in line
+    assert line.startswith("weft: ")
+    assert line.count("\n") == 1
+    assert run("check", "n.weft") == (0, "n.weft: sound, 5 passages\n", "")
+    assert run("search", "n.weft", "red planet", "--json") == before
+    assert json.loads(before[1])["results"]

@@ -42,6 +42,15 @@ class TestTraining:
         assert "top-k:2" in said
         assert not (tmp_path / "out").exists()
 
+    def test_in_a_terminal(self, recipe, tiny_bert, beir_folder, session):
+        import pexpect
+
+        child = session("train", recipe, "--check", "--data", beir_folder, "--models", tiny_bert)
+        child.expect_exact("63 rows, of 63 documents, 1 negatives each (bm25)")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+
     def test_train(self, recipe, tiny_bert, beir_folder, tmp_path, capsys):
         folders = ["--data", str(beir_folder), "--models", str(tiny_bert)]
         assert main(["train", str(recipe), "training.steps=1", *folders]) == 0

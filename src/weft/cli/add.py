@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, Model, encoder_of, open_index, stdin_of_texts
+from weft.cli.opening import IndexPath, Json, Model, stdin_of_texts
 from weft.errors import DataError, invalid
+from weft.text_index import encoder_of, open_index, text_source
 from weft.types import Document
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add(
 
     summary = Summary()
     if text is not None:
-        sources = iter([_source(text, document_id, _object(metadata))])
+        sources = iter([text_source(Document(document_id or "", text, _object(metadata)))])
     else:
         if document_id is not None or metadata is not None:
             raise invalid("--id and --metadata", "weft add", "given with a TEXT", "none")
@@ -78,17 +78,3 @@ def _object(text: str | None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise invalid("--metadata", "weft add", "a JSON object", text)
     return value
-
-
-def _source(text: str, name: str | None, metadata: dict[str, Any]) -> Source:
-    from weft.collections.files import Source, content_hash
-
-    if not text.strip():
-        raise DataError("nothing to add: the text is empty")
-    digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
-    document = Document(name or f"text:{digest[:16]}", text, metadata)
-    return Source(document.id, "", digest, 0, partial(_same, document))
-
-
-def _same(document: Document) -> Document:
-    return document

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.text_index import encoder_of, own_metadata
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from weft.encoders import Encoder
     from weft.explain import Explanation
     from weft.search import Answer, Index, Searcher
-    from weft.types import Document
 
 Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
 AlignmentOption = Annotated[
@@ -112,7 +113,6 @@ def readable(text: str, what: str) -> str:
 
 def begin(index: Index, model: str | None) -> Session:
     """Load the encoder of an index."""
-    from weft.cli.opening import encoder_of
     from weft.search import Searcher
 
     encoder = encoder_of(index, model)
@@ -124,13 +124,6 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
-
-
-def plain_metadata(document: Document) -> dict[str, Any]:
-    """Return a document's metadata without weft's own notes."""
-    from weft.ingest.updating import MARK
-
-    return {key: value for key, value in document.metadata.items() if key != MARK}
 
 
 def print_answer(session: Session, answer: Answer, settings: Settings, out: Console) -> None:
@@ -178,7 +171,7 @@ def as_json(session: Session, answer: Answer, settings: Settings, query_id: str)
                 "score": result.score,
                 "snippet": text,
                 "text": document.text,
-                "metadata": plain_metadata(document),
+                "metadata": own_metadata(document),
             }
         )
     row = {

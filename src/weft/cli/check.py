@@ -6,7 +6,8 @@ import json
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, open_index
+from weft.cli.opening import IndexPath, Json
+from weft.text_index import open_index
 
 
 def check(index: IndexPath, as_json: Json = False) -> None:

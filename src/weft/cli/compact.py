@@ -7,7 +7,8 @@ import json
 import typer
 
 from weft.cli.info import _size
-from weft.cli.opening import IndexPath, Json, open_index
+from weft.cli.opening import IndexPath, Json
+from weft.text_index import open_index
 
 
 def compact(index: IndexPath, as_json: Json = False) -> None:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, open_index
+from weft.cli.opening import IndexPath, Json
 from weft.errors import DataError, invalid
+from weft.text_index import open_index
 
 
 def delete(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from weft.cli.answers import AlignmentOption, BetaQ, Exact, FilterOption, Session, Settings, begin, console, readable
-from weft.cli.opening import IndexPath, Json, Model, open_index
-from weft.errors import DataError
-
-if TYPE_CHECKING:
-    from weft.explain import Explanation
-    from weft.search import Index
+from weft.cli.answers import AlignmentOption, BetaQ, Exact, FilterOption, Settings, console, readable
+from weft.cli.opening import IndexPath, Json, Model
+from weft.text_index import TextIndex
 
 
 def explain(
@@ -44,9 +40,8 @@ def explain(
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, None)
     settings.check()
-    with open_index(index) as opened, opened.view():
-        wanted = None if doc is None else _documents(opened, doc, index)
-        found = _explanations(begin(opened, model), query, settings, doc, wanted)
+    with TextIndex.open(index, model=model) as opened:
+        found = opened.explain(query, k, id=doc, alignment=alignment, filter=filter_, **settings.options)
     if html is not None:
         html.write_text(to_html(found), encoding="utf-8")
         typer.echo(f"wrote {html}", err=True)
@@ -57,32 +52,3 @@ def explain(
         print_explanations(out, found, pairs)
         if not found:
             out.print("nothing found", style="dim")
-
-
-def _documents(opened: Index, doc: str, path: Path) -> list[str]:
-    """Return the ids that ``--doc`` may mean: the document itself, or the passages that it was split into."""
-    from weft.index.families import family
-
-    ids = [doc] if doc in opened else [passage.id for passage in family(opened, doc)]
-    if not ids:
-        raise DataError(f"no document {doc!r} in {path}")
-    return ids
-
-
-def _explanations(
-    session: Session, query: str, settings: Settings, doc: str | None, wanted: list[str] | None
-) -> list[Explanation]:
-    (answer,) = session.answers([query], settings)
-    if wanted is None:
-        ranked = enumerate(answer.ranking.ids, 1)
-        made = [session.explained(answer, settings, name, rank) for rank, name in ranked]
-        return [explanation for explanation in made if explanation is not None]
-    ranks = {name: rank for rank, name in enumerate(answer.ranking.ids, 1)}
-    found = [session.explained(answer, settings, name, ranks.get(name)) for name in wanted]
-    scored = sorted((e for e in found if e is not None), key=lambda e: -e.score)
-    if not scored:
-        why = (
-            "no query token retrieved one of its tokens" if settings.alignment.startswith("xtr") else "it has no tokens"
-        )
-        raise DataError(f"{doc!r} has no score under {settings.alignment}: {why}")
-    return scored[: settings.k]

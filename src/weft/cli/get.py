@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, open_index
+from weft.cli.opening import IndexPath, Json
 from weft.errors import DataError
+from weft.text_index import open_index, own_metadata
 
 
 def get(
@@ -18,7 +19,6 @@ def get(
 ) -> None:
     """Print documents: text and metadata. Of a document that was split, all passages in order."""
     from weft.index.families import family
-    from weft.ingest.updating import MARK
 
     with open_index(index) as opened:
         found = {name: family(opened, name) for name in ids}
@@ -29,9 +29,7 @@ def get(
                 typer.echo(json.dumps(row, ensure_ascii=False))
                 continue
             typer.secho(document.id, bold=True)
-            for key, value in document.metadata.items():
-                if key == MARK:  # our own notes; --json has them
-                    continue
+            for key, value in own_metadata(document).items():  # our own notes only --json has
                 shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 typer.secho(f"  {key}: {shown}", dim=True)
             typer.echo(f"\n{document.text.strip()}\n")

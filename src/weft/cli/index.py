@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.opening import InterruptedRunError, Json, Model, encoder_of, model_reference, open_index, stdin_of_texts
+from weft.cli.opening import InterruptedRunError, Json, Model, stdin_of_texts
 from weft.errors import DataError, IndexFormatError, invalid
+from weft.text_index import encoder_of, model_reference, open_index
 
 if TYPE_CHECKING:
     from weft.collections.find import Skipped
@@ -136,6 +137,7 @@ def _open(output: Path, model: str | None, bits: int | None, beta_d: float | Non
         encoder=encoder.fingerprint,
         bits=8 if bits is None else bits,
         beta_d=beta_d,
+        weights=encoder.weights,
         model=model_reference(model),
     )
     try:

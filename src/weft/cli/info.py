@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, open_index
+from weft.cli.opening import IndexPath, Json
+from weft.text_index import open_index
 
 
 def info(index: IndexPath, as_json: Json = False) -> None:

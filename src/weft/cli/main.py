@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import add, check, compact, delete, explain, export, get, index, info, search, train
+from weft.cli import add, check, compact, delete, demo, explain, export, get, index, info, search, train
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 
 # One line a verb.
+app.command("demo")(demo.demo)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("explain")(explain.explain)

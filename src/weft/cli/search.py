@@ -25,8 +25,9 @@ from weft.cli.answers import (
     print_answer,
     readable,
 )
-from weft.cli.opening import IndexPath, Json, Model, open_index
+from weft.cli.opening import IndexPath, Json, Model
 from weft.errors import DataError, WeftError
+from weft.text_index import open_index
 
 if TYPE_CHECKING:
     from weft.search import Answer

@@ -33,7 +33,9 @@ def load(
     """Load a model for `Encoder.load`, whose parameters these are."""
     if name_or_path is None:
         if not is_light_folder(BUNDLED):
-            raise CheckpointError("this installation of weft comes without a model: give Encoder.load a name or a path")
+            raise CheckpointError(
+                "this installation of weft comes without a model: name one, a folder or a checkpoint (--model)"
+            )
         folder, name = BUNDLED, BUNDLED.name
     else:
         folder, name = locate(

@@ -108,6 +108,12 @@ class Explanation:
         """Return the pairs that add the most, largest first."""
         return sorted(self.pairs, key=lambda pair: -pair.contribution)[:number]
 
+    def __str__(self) -> str:
+        """Return it as the terminal shows it, without colours."""
+        from weft.explain.terminal import to_text
+
+        return to_text(self)
+
 
 def explain(
     ranking: Ranking,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from io import StringIO
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -55,6 +56,14 @@ def print_explanations(console: Console, explanations: Iterable[Explanation], pa
     for explanation in explanations:
         console.print(render(explanation, pairs))
         console.print()
+
+
+def to_text(explanation: Explanation, pairs: int = 12, width: int = 100) -> str:
+    """Return an explanation as plain text, without colours."""
+    console = Console(file=StringIO(), width=width, color_system=None, highlight=False, markup=False)
+    with console.capture() as captured:
+        console.print(render(explanation, pairs))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def _title(explanation: Explanation) -> Text:

@@ -1,0 +1,147 @@
+"""``weft demo``: the bundled collection indexed, searched, explained and measured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.opening import Model
+from weft.errors import CheckpointError, IndexFormatError, IndexStateError
+from weft.text_index import TextIndex, open_index
+from weft.types import Document
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from weft.collections.beir import BeirDocument, Collection
+    from weft.types import Ranking
+
+COLLECTION = Path(__file__).parent.parent / "collections" / "demo"
+SHOWN = ("window-corners", "spicy-curry", "smoky-firms")
+"""Queries to show: a question, and two that share no word with the passage that answers."""
+
+
+def demo(
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Where to keep the demo's index.")] = Path("demo.weft"),
+    model: Model = None,
+) -> None:
+    """See it at work on a small collection.
+
+    Indexes the passages that come with weft, searches them, explains a result, and measures all judged queries.
+    """
+    from weft.cli.answers import console
+    from weft.collections.beir import Collection
+    from weft.explain.terminal import print_explanations
+
+    collection = Collection.read(COLLECTION)
+    out = console()
+    with _opened(index, model, collection) as texts:
+        begun = time.perf_counter()
+        summary = texts.add(map(_document, collection.documents), split=False)
+        took = time.perf_counter() - begun
+        done = f"indexed in {took:.1f} s" if summary.passages else "already indexed"
+        out.print(f"{len(texts):,} passages {done} with {texts.encoder.name}: {index}\n", style="dim")
+        for name in SHOWN:
+            _show(texts, collection.queries[name], out)
+        out.rule("Why the first one was found", align="left", style="dim")
+        print_explanations(out, texts.explain(collection.queries[SHOWN[0]]), pairs=8)
+        out.rule(f"All {len(collection.queries)} judged queries", align="left", style="dim")
+        out.print(_measured(texts, collection))
+    weft, question = _program(), collection.queries[SHOWN[0]]
+    for what, line in (
+        ("See the explanation in a browser", f'explain {index} "{question}" --html why.html'),
+        ("Ask it anything", f"search {index}"),
+        ("Index your own files", "index FOLDER -o notes.weft"),
+    ):
+        out.print(f"\n{what}:", style="dim")
+        out.print(f"  {weft} {line}", soft_wrap=True)
+
+
+def _opened(path: Path, model: str | None, collection: Collection) -> TextIndex:
+    """Open the demo's index, or make it; one of another model is made anew, one of other documents refused."""
+    there = path.exists() and not (path.is_dir() and not any(path.iterdir()))
+    if there:
+        with open_index(path) as found:
+            ours = sum(document.id in found for document in collection.documents)
+            if ours != len(found):
+                raise IndexStateError(f"{path} holds other documents: give the demo a place of its own")
+    try:
+        return TextIndex.open(path, create=True, model=model)
+    except (IndexFormatError, CheckpointError):
+        if not there:
+            raise
+        shutil.rmtree(path)
+        return TextIndex.open(path, create=True, model=model)
+
+
+def _document(given: BeirDocument) -> Document:
+    return Document(given.id, given.full_text, {"title": given.title, **given.metadata})
+
+
+def _show(texts: TextIndex, query: str, out: Console) -> None:
+    from weft.cli.answers import Session, Settings, print_answer
+
+    settings = Settings(2, "sum-of-max", None, False, None, None)
+    session = Session(texts.index, texts.encoder, texts.searcher)
+    out.print(query, style="bold underline")
+    with texts.index.view():
+        (answer,) = session.answers([query], settings)
+        print_answer(session, answer, settings, out)
+    out.print()
+
+
+def _measured(texts: TextIndex, collection: Collection) -> Table:
+    """Return nDCG@10 and time of each way to search, all queries and those of each kind."""
+    import numpy as np
+    from rich import box
+    from rich.table import Table
+
+    from weft.collections.beir import objects
+    from weft.encoders.drift import ndcg
+    from weft.search.lexical import search_lexical
+
+    numbers = {document.id: number for number, document in enumerate(collection.documents)}
+    kinds = {row["_id"]: row["metadata"]["kind"] for row in objects(COLLECTION / "queries.jsonl")}
+    ways: dict[str, Callable[[str], Ranking]] = {
+        "token vectors": lambda text: texts.searcher.search([text], hits=False)[0].ranking,
+        "BM25 (FTS5)": lambda text: search_lexical(texts.index, text),
+        "hybrid": lambda text: texts.searcher.search([text], hybrid="rrf", hits=False)[0].ranking,
+    }
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("nDCG@10")
+    for name in ("all", *dict.fromkeys(kinds.values()), "ms a query"):
+        table.add_column(name, justify="right")
+    for way, search in ways.items():
+        begun = time.perf_counter()
+        found = {name: search(text) for name, text in collection.queries.items()}
+        took = (time.perf_counter() - begun) / len(found)
+        scores = {
+            name: ndcg(
+                np.array([numbers[id] for id in ranking.ids], dtype=np.int64),  # noqa: A001
+                {numbers[document]: grade for document, grade in collection.qrels[name].items()},
+            )
+            for name, ranking in found.items()
+        }
+        means = [
+            np.mean([scores[name] for name in scores if kinds[name] == kind]) for kind in dict.fromkeys(kinds.values())
+        ]
+        cells = [np.mean(list(scores.values())), *means]
+        table.add_row(way, *(f"{mean:.3f}" for mean in cells), f"{1000 * took:.1f}")
+    return table
+
+
+def _program() -> str:
+    """Return how this program was called, for lines to copy."""
+    called = Path(sys.argv[0])
+    found = shutil.which("weft")
+    if called.name != "weft" or (found and os.path.realpath(found) == os.path.realpath(called)):
+        return "weft"
+    return str(called)

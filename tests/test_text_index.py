@@ -1,0 +1,157 @@
+"""`TextIndex`: texts in, answers and reasons out, by a tiny light model; no torch."""
+
+import pytest
+
+import weft
+from encoders import light_models
+from weft.collections.find import Selection
+from weft.errors import CheckpointError, DataError, IndexFormatError, NotAnIndexError
+from weft.search.lexical import search_lexical
+
+NOTES = {
+    "mars": "the red planet mars is known as the red planet. why does rain fall? the quick fox jumps over it.",
+    "sky": "the sky is blue.",
+    "dog": "the lazy dog",
+}
+QUERY = "red planet"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return light_models.write(tmp_path_factory.mktemp("light") / "tiny")
+
+
+@pytest.fixture
+def notes(tmp_path, model):
+    with weft.TextIndex.open(tmp_path / "n.weft", create=True, model=model) as index:
+        assert index.add(NOTES).added == 3
+        yield index
+
+
+def test_search_is_what_index_finds(notes, model):
+    tokens = weft.Encoder.load(model).encode_query([QUERY])
+    (expected,) = notes.index.search(tokens, 3, alignment="top-k:2")
+    found = notes.search(QUERY, 3, alignment="top-k:2")
+    assert [match.id for match in found] == list(expected.ids)
+    assert [match.score for match in found] == pytest.approx(expected.scores.tolist())
+    assert all(match.text == notes.index.get(match.id).text for match in found)
+    assert not any("weft" in match.metadata for match in found)  # our own notes
+    assert notes.search_many([QUERY, "dog"], 3, alignment="top-k:2")[0] == found
+    assert notes.search_many([]) == []
+
+
+def test_filter_and_hybrid(notes):
+    notes.add([weft.Document("fox", "the quick brown fox", {"year": 2020})])
+    assert [match.id for match in notes.search(QUERY, filter="year == 2020")] == ["fox"]
+    lexical = search_lexical(notes.index, "brown")
+    assert lexical.ids == ("fox",)
+    assert "fox" in [match.id for match in notes.search("brown", hybrid="rrf")]
+
+
+def test_add_replaces_what_differs_and_leaves_the_rest(notes, monkeypatch):
+    summary = notes.add({"sky": "the sky is red", "new": "the brown dog"})
+    assert (summary.added, summary.updated, summary.ids) == (1, 1, ["sky", "new"])
+
+    def refuse(*_, **__):
+        raise AssertionError("nothing changed, so nothing is to be encoded")
+
+    monkeypatch.setattr(weft.Encoder, "encode_document", refuse)
+    assert notes.add({"sky": "the sky is red"}).unchanged == 1
+
+
+def test_texts_alone_are_named_by_their_content(notes):
+    (name,) = notes.add(["a fox"]).ids
+    assert notes.add(iter(["a fox", "a dog"])).added == 1
+    assert notes.index.get(name).text == "a fox"
+
+
+def test_long_texts_are_split_and_deleted_together(notes):
+    passages = [match for match in notes.search(QUERY) if match.id.startswith("mars#")]
+    assert len(passages) > 1
+    assert passages[0].metadata["parent"] == "mars"
+    before = len(notes)
+    assert notes.delete("mars") == len(passages) == before - len(notes)
+    assert notes.delete(["mars", "nothing"]) == 0
+    notes.add({"mars": NOTES["mars"]}, split=False)
+    assert "mars" in notes.index
+
+
+def test_files(notes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_text("the quick fox")
+    (folder / "b.md").write_text("# Dog\n\nthe lazy dog")
+    (folder / "c.jpg").write_bytes(b"\xff\xd8")
+    summary = notes.add_files("folder", selection=Selection(exclude=("*.txt",)))
+    assert (summary.added, [skipped.path for skipped in summary.skipped]) == (1, ["folder/c.jpg"])
+    assert notes.add_files(["folder"]).added == 1
+    (folder / "a.txt").unlink()
+    assert notes.add_files("folder", sync=True).removed == 1
+    assert "sky" in notes.index  # of no file
+
+
+class TestExplain:
+    @pytest.mark.parametrize("alignment", ["sum-of-max", "top-k:2", "xtr:3"])
+    def test_contributions_sum_to_the_score_found(self, notes, alignment):
+        found = notes.search(QUERY, 2, alignment=alignment)
+        explained = notes.explain(QUERY, 2, alignment=alignment)
+        assert [(why.id, why.rank) for why in explained] == [(match.id, rank) for rank, match in enumerate(found, 1)]
+        for why, match in zip(explained, found, strict=True):
+            assert why.score == pytest.approx(match.score)
+            assert sum(pair.contribution for pair in why.pairs) == pytest.approx(match.score, rel=1e-4)
+
+    def test_one_document(self, notes):
+        (why,) = notes.explain(QUERY, id="dog", filter='@id != "dog"')
+        assert (why.id, why.rank) == ("dog", None)
+        assert notes.explain(QUERY, 9, id="mars")[0].id.startswith("mars#")
+        with pytest.raises(DataError, match="no document 'nothing'"):
+            notes.explain(QUERY, id="nothing")
+
+    def test_it_prints(self, notes):
+        (why,) = notes.explain(QUERY)
+        said = str(why)
+        assert f"{why.score:.4f}" in said
+        assert "the score" in said
+        assert "\x1b" not in said
+
+
+class TestOpening:
+    def test_the_model_is_remembered(self, notes, tmp_path):
+        notes.close()
+        with weft.TextIndex.open(tmp_path / "n.weft") as again:
+            assert again.encoder.name == "tiny"
+            assert repr(again).endswith("n.weft', 5 passages, tiny)")
+
+    def test_mistakes(self, notes, tmp_path, model, monkeypatch):
+        with pytest.raises(NotAnIndexError, match="no such index"):
+            weft.TextIndex.open(tmp_path / "none")
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(NotAnIndexError, match="an index is a folder"):
+            weft.TextIndex.open(tmp_path / "file", create=True, model=model)
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "x").touch()
+        with pytest.raises(NotAnIndexError, match=r"there is no catalogue\.sqlite"):
+            weft.TextIndex.open(tmp_path / "full", create=True, model=model)
+        with weft.Index.create(tmp_path / "d.weft", dim=5) as other, pytest.raises(IndexFormatError, match="6 dim"):
+            weft.TextIndex(other, notes.encoder)
+        with pytest.raises(DataError, match="the text of 'x' is empty"):
+            notes.add({"x": " "})
+        with pytest.raises(weft.InvalidParameterError, match="a mapping or an iterable"):
+            notes.add("a text")
+        with pytest.raises(weft.InvalidParameterError, match="texts or Documents"):
+            notes.add([3])
+
+    def test_without_a_model(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("weft.encoders.loading.BUNDLED", tmp_path / "none")
+        with pytest.raises(CheckpointError, match="comes without a model: name one"):
+            weft.TextIndex.open(tmp_path / "x.weft", create=True)
+        assert not (tmp_path / "x.weft").exists()
+
+    def test_the_bundled_model_is_the_default(self, tmp_path, model, monkeypatch):
+        monkeypatch.setattr("weft.encoders.loading.BUNDLED", model)
+        with weft.TextIndex.open(tmp_path / "x.weft", create=True) as index:
+            index.add(NOTES)
+            assert index.index.model == ""
+        with weft.TextIndex.open(tmp_path / "x.weft") as index:
+            assert index.search(QUERY)
