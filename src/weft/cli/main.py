@@ -13,7 +13,22 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import add, check, compact, delete, demo, explain, export, get, index, info, search, train
+from weft.cli import (
+    adapt,
+    add,
+    check,
+    compact,
+    delete,
+    demo,
+    evaluate,
+    explain,
+    export,
+    get,
+    index,
+    info,
+    search,
+    train,
+)
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -37,6 +52,8 @@ app.command("check")(check.check)
 app.command("compact")(compact.compact)
 app.command("export")(export.export)
 app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("adapt")(adapt.adapt)
 
 
 def _version(asked: bool) -> None:

@@ -1,0 +1,152 @@
+"""How many operations scoring and searching take: the papers' formulas, and counts.
+
+An operation is a multiplication, an addition, a comparison or a table look-up of one number, on floats or on bytes: the
+same unit for all, as in XTR's table 1, though bytes are many times cheaper.
+
+The engine has no counters of its own (they would cost time in its inner loops). `SearchCounter` walks the same cells,
+centroids and lists in Python and counts what they hold. It ranks cells and centroids by floats where the engine ranks
+them by bytes, so ties that rounding makes are not counted twice: the counts are lower than the truth by a few per cent
+at the most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.index.arrays import Arrays
+from weft.index.codec import BLOCK
+from weft.index.segment import Segment
+from weft.index.sketch import SUB_VECTOR
+from weft.search.coded import CELLS, CENTROIDS, REFINE, SKETCHED, SPARE, UNSKETCHED
+
+SPREAD = 0.32
+"""How much of a cell's spread counts as similarity: kSpread of native/engine.hpp."""
+
+
+def colbert_flops(n: float, k_prime: float, m: float, d: float) -> float:
+    """Return n²k′(2m̄d + m̄ + 1): XTR table 1, f_ColBERT on n·k′ candidates of m̄ tokens.
+
+    Examples
+    --------
+    >>> f"{colbert_flops(16, 100, 55, 128):.2e}"
+    '3.62e+08'
+    """
+    return n * n * k_prime * (2 * m * d + m + 1)
+
+
+def xtr_flops(n: float, k_prime: float, r: float) -> float:
+    """Return n²k′(r̄ + 1): XTR table 1, f_XTR′ on n·k′ candidates with r̄ retrieved tokens.
+
+    Examples
+    --------
+    >>> f"{xtr_flops(16, 100, 2.5):.2e}"
+    '8.96e+04'
+    """
+    return n * n * k_prime * (r + 1)
+
+
+class Scoring(NamedTuple):
+    """Operations of the scoring stage for one query, counted on its real candidates."""
+
+    candidates: int
+    tokens_hit: float
+    """r̄: retrieved tokens of a candidate, the mean."""
+    colbert: int
+    xtr: int
+
+
+def count_scoring(document: NDArray[np.int64], n: int, lengths: NDArray[np.int64], d: int) -> Scoring:
+    """Count the scoring stage for one query.
+
+    Parameters
+    ----------
+    document : array, shape (n·k′,)
+        The documents of the retrieved tokens.
+    n : int
+        Query tokens.
+    lengths : array, shape (documents,)
+    d : int
+        Dimension.
+
+    Examples
+    --------
+    >>> counted = count_scoring(np.array([0, 0, 1, 0]), 2, np.array([3, 4]), 8)
+    >>> counted.candidates, counted.colbert == 2 * (2 * 7 * 8 + 7) + 2 * 2, counted.xtr == 4 + 2 * 2 * 2
+    (2, True, True)
+    """
+    found = np.unique(document)
+    tokens = int(lengths[found].sum())
+    # Inner products, row maxima, the sum over query tokens.
+    colbert = n * (2 * tokens * d + tokens) + n * len(found)
+    # Every hit enters one maximum; then for each candidate and query token: is it imputed, and add.
+    xtr = len(document) + 2 * n * len(found)
+    return Scoring(len(found), len(document) / max(len(found), 1), colbert, xtr)
+
+
+class SearchCounter:
+    """Counts the operations of searches of one segment for the best by the sum of max, with the default effort."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.lengths: NDArray[np.int64] = np.diff(segment.offsets)
+        if segment.coded:
+            with Arrays(segment.path) as stored:
+                scale = np.float32(stored.info["scale"])
+                self._cells = (stored["cell_codes"].astype(np.float32) - 128) / scale  # (cells, dim)
+                self._centroids = (_centroid_rows(stored).astype(np.float32) - 128) / scale  # (centroids, dim)
+                self._starts = stored["cell_starts"].copy()
+                self._list_lengths = np.diff(stored["list_starts"])
+                self._spread = stored["spread"].copy() if "spread" in stored else np.zeros(len(self._cells), np.float32)
+
+    def count(self, query: NDArray[np.float32], k: int) -> dict[str, int]:
+        """Return the operations of each stage for query vectors (n, dim)."""
+        segment, n = self.segment, len(query)
+        if not segment.coded:
+            tokens = int(self.lengths.sum())
+            return {"all documents": n * (2 * tokens * segment.dim + tokens + len(segment))}
+        rotated = segment.rotate(query)
+        dim = rotated.shape[1]
+        keep = max(REFINE if segment.sketched else UNSKETCHED * REFINE, 4 * k)
+        wanted = min(SKETCHED * keep if segment.sketched else keep, len(segment))
+        listed = segment.candidates(rotated, None, CELLS, CENTROIDS, wanted)
+        refined = segment.candidates(rotated, None, CELLS, CENTROIDS, wanted, keep)
+        counts = {"rotation": 2 * n * segment.dim * dim}
+        if wanted < int((self.lengths > 0).sum()):  # else all documents are candidates, and nothing is probed
+            scored, touched = self.walk(rotated)
+            counts["cells"] = 2 * n * len(self._cells) * dim
+            counts["centroids"] = 2 * scored * dim
+            # A maximum for each entry and query token; then the row of each document is summed.
+            counts["lists"] = n * int(self._list_lengths[touched].sum()) + n * len(segment)
+        if len(refined) < len(listed):
+            counts["sketches"] = n * int(self.lengths[listed].sum()) * (2 * (dim // SUB_VECTOR) + 1)
+        tokens = int(self.lengths[refined].sum())
+        counts["integer scores"] = n * (2 * tokens * dim + tokens)
+        # At least one unrounded product for each query token and each of the last few documents.
+        counts["final scores"] = 2 * n * dim * min(k + max(SPARE, k // 8), len(refined))
+        return counts
+
+    def walk(self, rotated: NDArray[np.float32]) -> tuple[int, NDArray[np.int64]]:
+        """Return how many centroids are compared with query tokens, and which of them have their lists read."""
+        near = rotated @ self._cells.T + SPREAD * np.linalg.norm(rotated, axis=1, keepdims=True) * self._spread
+        probed = np.argsort(-near, axis=1)[:, :CELLS]  # (n, cells probed)
+        scored, touched = 0, [np.zeros(0, np.int64)]
+        for i, cells in enumerate(probed):
+            own = np.concatenate([np.arange(self._starts[c], self._starts[c + 1]) for c in cells])
+            scored += len(own)
+            touched.append(own[np.argsort(-(self._centroids[own] @ rotated[i]))[:CENTROIDS]])
+        return scored, np.unique(np.concatenate(touched))
+
+
+def _centroid_rows(stored: Arrays) -> NDArray[np.uint8]:
+    """Return the centroids' codes, one row each, in the order of `cell_starts`: `block_layout` undone."""
+    if "centroid_rows" in stored:
+        return stored["centroid_rows"].copy()
+    dim = stored["cell_codes"].shape[1]
+    blocks = stored["centroid_codes"].reshape(-1, dim // 4, BLOCK, 4)
+    rows = blocks.transpose(0, 2, 1, 3).reshape(-1, dim)  # (blocks · 8, dim)
+    starts, first = stored["cell_starts"], stored["cell_blocks"]
+    parts = [rows[BLOCK * b : BLOCK * b + z - a] for a, z, b in zip(starts[:-1], starts[1:], first[:-1], strict=True)]
+    return np.concatenate([np.zeros((0, dim), np.uint8), *parts])

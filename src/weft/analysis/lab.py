@@ -1,0 +1,187 @@
+"""The place where experiments are made: models, pools, encodings, each loaded or computed once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.analysis.base import NeedsError
+from weft.collections.beir import Collection
+from weft.encoders import Encoder
+from weft.errors import invalid
+from weft.evaluation.baselines import slug
+from weft.evaluation.benchmark import Cut
+from weft.evaluation.datasets import Dataset, find, hint
+from weft.evaluation.measures import Scores, evaluate
+from weft.evaluation.pools import Encoded, Pool, encode, pool_of
+from weft.evaluation.scoring import to_run
+from weft.evaluation.suites import suite
+
+DEMO = Path(__file__).parent.parent / "collections" / "demo"
+HELD = 4
+"""So many encoded pools are held in memory."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What experiments are made of; the command line's options."""
+
+    work: Path
+    """Where encodings and trained models are kept."""
+    data: Path | None = None
+    """A folder of collections in BEIR's layout."""
+    suite: str = "offline"
+    """Which list of collections (`weft.evaluation.suites`); ``offline`` is whatever is in the folder."""
+    collections: tuple[str, ...] = ()
+    """Only these of the suite, ``name`` or ``name:split``."""
+    documents: int = 1000
+    """Documents of a pool; 0 keeps collections whole."""
+    queries: int = 100
+    """Queries of a pool; 0 keeps all."""
+    models: tuple[tuple[str, str], ...] = ()
+    """(name, folder); by default the bundled model."""
+    quick: bool = False
+    """Make everything small, on the demo collection."""
+    length: int = 256
+    """Tokens of a document at the most."""
+    recipe: Path | None = None
+    """What to train models with, for experiments that compare trained ones."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """What ``{data}`` and ``{models}`` in the recipe stand for."""
+    steps: int | None = None
+    """Steps of a training run, other than the recipe's."""
+    threads: int = 1
+    seed: int = 5
+
+    def __post_init__(self) -> None:
+        for name, least in (("documents", 0), ("queries", 0), ("length", 8), ("threads", 1), ("steps", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise invalid(name, "weft experiment", f"at least {least}", value)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model by name, loaded when it is needed."""
+
+    name: str
+    folder: str | None
+    """None: the bundled one."""
+    length: int
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder itself; it reads at most `length` tokens of a document."""
+        found = Encoder.load(self.folder)
+        if found.document_length > self.length:
+            found = Encoder(found.settings.with_lengths(None, self.length), found.tokenizer, found.backend)
+        return found
+
+    @cached_property
+    def recipe(self) -> dict[str, Any]:
+        """The recipe it was trained with by ``weft train``, if it stands beside it; else {}."""
+        if self.folder is None:
+            return {}
+        for path in (Path(self.folder) / "recipe.json", Path(self.folder).parent / "recipe.json"):
+            if path.is_file():
+                found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                return found
+        return {}
+
+
+class Lab:
+    """Everything that experiments share."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._encoded: dict[tuple[str, str], Encoded] = {}
+        self._own: set[str] = set()
+        self.used: dict[str, Model] = {}
+        """Models by name, since `begin`."""
+        self.used_pools: dict[str, Pool] = {}
+        """Pools by digest, since `begin`."""
+
+    def begin(self) -> None:
+        """Forget which models and pools were used."""
+        self.used, self.used_pools = {}, {}
+
+    @cached_property
+    def models(self) -> list[Model]:
+        """The models given, or the bundled one."""
+        named = dict(self.options.models)
+        if len(named) < len(self.options.models):
+            raise NeedsError("two models have the same name")
+        found = [Model(name, folder, self.options.length) for name, folder in self.options.models]
+        return found or [Model("weft-small", None, self.options.length)]
+
+    @property
+    def given(self) -> bool:
+        """Whether models were given at all."""
+        return bool(self.options.models)
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """The collections, cut to the size asked for."""
+        options = self.options
+        if options.quick and options.data is None:
+            return [pool_of(Collection.read(DEMO))]
+        cut = Cut(options.documents or None, options.queries or None, options.seed)
+        made = []
+        for dataset in self._datasets():
+            logger.info("reading %s", dataset.name)
+            task = dataset.load(options.data)
+            pool = cut.pool(task)
+            if task.drop_own:
+                self._own.add(pool.name)
+            made.append(pool)
+        return made
+
+    @cached_property
+    def held_out(self) -> list[Pool]:
+        """The pools without queries that models trained here have seen."""
+        if not self.options.quick:
+            return self.pools  # recipes train on other splits
+        return [replace(pool, queries=dict(list(pool.queries.items())[1::2])) for pool in self.pools]
+
+    def _datasets(self) -> list[Dataset]:
+        options = self.options
+        if options.suite != "offline":
+            return suite(options.suite).found(options.data, options.collections)
+        if options.collections:
+            return [find(name, data=options.data) for name in options.collections]
+        if options.data is None:
+            raise NeedsError(f"no collections: {hint()}, or take the demo collection with --quick")
+        return suite("offline").found(options.data)
+
+    def measure(self, pool: Pool, scores: NDArray[np.floating[Any]], *measures: str, depth: int = 100) -> Scores:
+        """Measure scores (queries, documents); −∞ stands for documents that were not found."""
+        if pool.name in self._own:  # a query that is a document of the collection never is its own answer
+            scores = scores.copy()
+            place = {name: i for i, name in enumerate(pool.documents)}
+            for row, query in enumerate(pool.queries):
+                if query in place:
+                    scores[row, place[query]] = -np.inf
+        run = to_run(pool.queries, list(pool.documents), scores, depth)
+        return evaluate(run, {query: pool.qrels[query] for query in pool.queries}, measures)
+
+    def encoded(self, model: Model, pool: Pool) -> Encoded:
+        """Return a pool's token vectors, from the work folder if they are there."""
+        key = (model.name, pool.digest)
+        self.used[model.name], self.used_pools[pool.digest] = model, pool
+        if key not in self._encoded:
+            while len(self._encoded) >= HELD:
+                del self._encoded[next(iter(self._encoded))]
+            logger.info("encoding %s with %s", pool.name, model.name)
+            folder = self.options.work / "encodings" / f"{slug(model.name)}-{model.encoder.document_length}"
+            self._encoded[key] = encode(pool, model.encoder, folder, threads=self.options.threads)
+        return self._encoded[key]

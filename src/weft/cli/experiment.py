@@ -1,0 +1,101 @@
+"""``weft experiment``: the papers' experiments, each into a folder with a report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.errors import DataError, WeftError
+
+
+def experiment(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one, or all; --list names them.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The experiment's own settings, see --list.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and their settings.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where DIR/NAME is written.")] = Path(
+        "experiments"
+    ),
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Collections in BEIR's layout.", envvar="WEFT_DATA"),
+    ] = None,
+    suite: Annotated[str, typer.Option(help="Which collections: offline (all of --data), beir13, …")] = "offline",
+    collections: Annotated[
+        list[str] | None, typer.Option("--collections", "-c", metavar="NAME", help="Only these; NAME or NAME:SPLIT.")
+    ] = None,
+    documents: Annotated[int, typer.Option(min=0, help="Documents of a pool; 0: whole collections.")] = 1000,
+    queries: Annotated[int, typer.Option(min=0, help="Queries of a pool; 0: all.")] = 100,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="NAME=FOLDER", help="A model; by default the bundled one."),
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keeps encodings and trained models; by default DIR/work.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small, on the demo collection: to see it run.")] = False,
+    length: Annotated[int, typer.Option(min=8, help="Tokens of a document at the most.")] = 256,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Trains the models that an experiment compares, if none are given."),
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, other than the recipe's.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Processors to use.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the pools.")] = 5,
+) -> None:
+    """Run an experiment of the papers: tables, plots, settings and report.html in DIR/NAME."""
+    from weft.analysis.lab import Lab, Options
+    from weft.analysis.run import find, listing, run, run_all
+
+    if listed or name is None:
+        if not listed:
+            raise DataError("which experiment? weft experiment --list names them")
+        for kind in listing():
+            typer.echo(f"{kind.name:20} {kind.title} ({kind.reproduces})")
+            for setting in kind.settings():
+                typer.echo(f"{'':20}   {setting}")
+        return
+    folders = {key: str(value) for key, value in (("data", data), ("models", models)) if value is not None}
+    options = Options(
+        work=work or output / "work",
+        data=data,
+        suite=suite,
+        collections=tuple(collections or ()),
+        documents=documents,
+        queries=queries,
+        models=tuple(_named(text) for text in model or ()),
+        quick=quick,
+        length=length,
+        recipe=recipe,
+        folders=folders,
+        steps=steps,
+        threads=threads,
+        seed=seed,
+    )
+    command = "weft " + shlex.join(sys.argv[1:])
+    if name == "all":
+        if changes:
+            raise DataError("settings are an experiment's own: give them with its NAME, not with all")
+        for _, page, _ in run_all(options, output, command=command):
+            if page is not None:
+                typer.echo(output / page)
+        typer.echo(output / "index.html")
+        return
+    made = find(name).make(changes or (), quick=quick)
+    typer.echo(run(made, Lab(options), output, command=command))
+
+
+def _named(text: str) -> tuple[str, str]:
+    # The name may be an alignment with options of its own, sum-of-max,z=query=FOLDER: the last = counts.
+    name, equals, folder = text.rpartition("=")
+    if not equals or not name or not folder:
+        raise WeftError(f"--model is written NAME=FOLDER; got {text!r}")
+    return name, folder
