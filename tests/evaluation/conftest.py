@@ -14,12 +14,15 @@ def write_collection(folder, documents, queries, qrels, split="test"):
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     asked = [{"_id": q, "text": text} for q, text in queries.items()] if isinstance(queries, dict) else queries
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, asked)))
-    lines = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{g}" for q, grades in qrels.items() for d, g in grades.items())]
+    lines = [
+        "query-id\tcorpus-id\tscore",
+        *(f"{q}\t{d}\t{g}" for q, grades in qrels.items() for d, g in grades.items()),
+    ]
     (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     return folder
 
 
-WORDS = "amber basil cedar delta ember fjord grove hazel ivory jade kelp lilac maple nectar olive pearl quartz".split()
+WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "hazel", "ivory", "jade", "kelp", "lilac"]
 
 
 @pytest.fixture
@@ -33,3 +36,33 @@ def collection(tmp_path):
             queries[f"q{i}"] = " ".join(words[:3])
             qrels[f"q{i}"] = {f"d{i}": 2, f"d{(i + 9) % 30}": 1}
     return write_collection(tmp_path / "tiny", documents, queries, qrels)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The folder of a tiny light model."""
+    pytest.importorskip("onnx")
+    from encoders import light_models
+
+    return str(light_models.write(tmp_path_factory.mktemp("light") / "tiny"))
+
+
+@pytest.fixture(scope="session")
+def encoder(model):
+    from weft import Encoder
+
+    return Encoder.load(model)
+
+
+@pytest.fixture
+def run(capsys):
+    """A command's exit code, stdout and stderr."""
+    from weft.cli.main import main
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -28,7 +28,9 @@ def test_the_posterior_is_students():
     option = choose({CURRENT: np.zeros(6), "top-k:2": d}, CURRENT).options[1]
     rng = np.random.default_rng(0)
     # Draw many worlds from the prior, weigh each by how well it explains the examples.
-    variance = stats.invgamma(PRIOR.of_spread / 2, scale=PRIOR.of_spread * PRIOR.spread**2 / 2).rvs(400_000, random_state=rng)
+    variance = stats.invgamma(PRIOR.of_spread / 2, scale=PRIOR.of_spread * PRIOR.spread**2 / 2).rvs(
+        400_000, random_state=rng
+    )
     gain = rng.normal(0, np.sqrt(variance / PRIOR.examples))
     log = -0.5 * (((d[:, None] - gain) ** 2).sum(axis=0) / variance + len(d) * np.log(variance))
     weight = np.exp(log - log.max())
@@ -153,7 +155,17 @@ def test_with_many_examples_it_finds_what_the_oracle_finds():
 
 
 def test_alignments_of_the_paper():
-    assert ALIGNMENTS == (CURRENT, "top-k:2", "top-k:4", "top-k:6", "top-k:8", "top-p:0.005", "top-p:0.01", "top-p:0.015", "top-p:0.02")
+    assert ALIGNMENTS == (
+        CURRENT,
+        "top-k:2",
+        "top-k:4",
+        "top-k:6",
+        "top-k:8",
+        "top-p:0.005",
+        "top-p:0.01",
+        "top-p:0.015",
+        "top-p:0.02",
+    )
 
 
 def test_bad_arguments():

@@ -18,7 +18,9 @@ NAMES = [f"d{i}" for i in range(8)] + ["é", "Z", "10", "9"]
 documents = st.sampled_from(NAMES)
 # Few values, so that many scores are equal; 1 + 1e-9 is 1 in single precision.
 scores = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 1.0 + 1e-9, 3.0, 1e-40, 1e39])
-runs = st.dictionaries(st.sampled_from(["p", "q", "r", "s"]), st.dictionaries(documents, scores, max_size=12), max_size=4)
+runs = st.dictionaries(
+    st.sampled_from(["p", "q", "r", "s"]), st.dictionaries(documents, scores, max_size=12), max_size=4
+)
 qrels = st.dictionaries(
     st.sampled_from(["p", "q", "r"]),
     st.dictionaries(documents, st.integers(-1, 3), min_size=1, max_size=6),

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
 AlignmentOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--alignment", "-a", help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr:4000, da:2, exact-match, …"
+        "--alignment",
+        "-a",
+        help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr:4000, da:2, exact-match, …; the index's own.",
     ),
 ]
 FilterOption = Annotated[
@@ -55,7 +57,7 @@ class Settings:
     """How to search, as the command line says."""
 
     k: int
-    alignment: str
+    alignment: str | None
     filter: str | None
     exact: bool
     beta_q: float | None
@@ -71,7 +73,8 @@ class Settings:
         from weft.alignment import Alignment
         from weft.index.filters import parse
 
-        Alignment.parse(self.alignment)
+        if self.alignment is not None:
+            Alignment.parse(self.alignment)
         if self.filter is not None:
             parse(self.filter)
 

@@ -19,7 +19,7 @@ def explain(
         str | None, typer.Option("--doc", "-d", metavar="ID", help="A document; by default the best one.")
     ] = None,
     k: Annotated[int, typer.Option("-k", "--top", min=1, help="How many of the best documents.")] = 1,
-    alignment: AlignmentOption = "sum-of-max",
+    alignment: AlignmentOption = None,
     filter_: FilterOption = None,
     exact: Exact = False,
     beta_q: BetaQ = None,

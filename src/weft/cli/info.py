@@ -25,6 +25,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "size": _size(found["bytes"]),
         "bits": str(found["bits"]) + (f", β_d {found['beta_d']}" if found["beta_d"] is not None else ""),
         "segments": f"{found['segments']:,}" + _deleted(found),
+        "alignment": found["alignment"],
         "model": found["model"] or "the one that comes with weft, or unknown",
         "encoder": found["encoder"] or "unknown",
     }

@@ -42,7 +42,7 @@ def search(
         str | None, typer.Argument(metavar="QUERY", help="What to look for; without it, a prompt.")
     ] = None,
     k: Top = 10,
-    alignment: AlignmentOption = "sum-of-max",
+    alignment: AlignmentOption = None,
     filter_: FilterOption = None,
     exact: Exact = False,
     hybrid: Hybrid = False,

@@ -66,7 +66,7 @@ BM25_SYSTEM = System("BM25", bm25)
 # -- one vector a text ---------------------------------------------------------------------------------
 
 
-def single_vector(name: str, folder: str, *, length: int = 256) -> System:
+def single_vector(name: str, folder: str, *, length: int | None = None) -> System:
     """Mean-pooled vectors of a sentence-transformers model, or of a plain Hugging Face encoder, compared by cosine."""
 
     def search(pool: Pool, depth: int, among: Candidates | None = None) -> Run:
@@ -75,8 +75,8 @@ def single_vector(name: str, folder: str, *, length: int = 256) -> System:
     return System(f"{name}, one vector", search)
 
 
-def single_scores(folder: str, pool: Pool, length: int = 256) -> NDArray[np.float32]:
-    """Return the cosines of all queries with all documents, shape (queries, documents)."""
+def single_scores(folder: str, pool: Pool, length: int | None = None) -> NDArray[np.float32]:
+    """Return the cosines of all queries with all documents, shape (queries, documents); `length` cuts texts."""
     try:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -88,7 +88,8 @@ def single_scores(folder: str, pool: Pool, length: int = 256) -> NDArray[np.floa
         transformer = Transformer(folder)
         pooling = Pooling(transformer.get_embedding_dimension(), "mean")
         model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    model.max_seq_length = length
+    if length is not None:
+        model.max_seq_length = length
     options: dict[str, Any] = {"normalize_embeddings": True, "show_progress_bar": False}
     Q = np.asarray(model.encode(list(pool.queries.values()), **options), dtype=np.float32)
     D = np.asarray(model.encode(list(pool.documents.values()), **options), dtype=np.float32)
@@ -173,8 +174,12 @@ class LateInteraction:
         with tempfile.TemporaryDirectory(prefix="weft-evaluate-") as temporary:
             folder = Path(temporary) if self.work is None else self.work / "indexes" / slug(self.name)
             path = folder / f"{slug(pool.name)}-{pool.digest}.weft"
-            known = {"encoder": encoder.fingerprint}
-            with Index.open(path, **known) if path.exists() else Index.create(path, encoder.dim, **known) as index:
+            own = encoder.fingerprint
+            if path.exists():
+                made = Index.open(path, encoder=own)
+            else:
+                made = Index.create(path, encoder.dim, encoder=own, weights=encoder.weights)
+            with made as index:
                 missing = [name for name in pool.documents if name not in index]  # an interrupted build goes on
                 for start in range(0, len(missing), _AT_ONCE):
                     part = missing[start : start + _AT_ONCE]

@@ -15,7 +15,7 @@ from weft.evaluation.baselines import System, candidates_with_gold, slug
 from weft.evaluation.datasets import Task
 from weft.evaluation.measures import Scores, evaluate
 from weft.evaluation.pools import DEPTH, Pool, pool_of
-from weft.evaluation.runs import Run, write_run
+from weft.evaluation.runs import Qrels, Run, write_run
 from weft.evaluation.significance import Comparison, Interval, bootstrap, compare, macro_average
 from weft.evaluation.tables import Cell, Table
 from weft.search.bm25 import BM25
@@ -117,12 +117,12 @@ class Results:
             made.append(Table(slug(measure), measure, ["", *self.collections, "average"], rows, best="columns"))
         return made
 
-    def comparisons(self, base: str, measure: str) -> Table:
-        """Return each other system beside one: differences with intervals, and p-values."""
+    def comparisons(self, base: str, systems: Iterable[str], measure: str) -> Table:
+        """Return systems beside one of them: differences with intervals, and p-values."""
         rows: list[list[Cell]] = []
         for collection in self.collections:
-            for system in self.systems:
-                if system == base or (collection, system) not in self.scores:
+            for system in systems:
+                if system == base or not {(collection, system), (collection, base)} <= self.scores.keys():
                     continue
                 found = self.compare(collection, system, base, measure)
                 outcome = f"{found.wins} / {found.ties} / {found.losses}"
@@ -147,8 +147,8 @@ def measure_all(
     cut: Cut | None = None,
     rerank: bool = False,
     save: Path | None = None,
-) -> Iterator[tuple[Results, dict[str, Run]]]:
-    """Measure systems on collections, one after the other; yield all results so far after each, with its runs.
+) -> Iterator[Results]:
+    """Measure systems on collections, one after the other; yield all results so far after each.
 
     Parameters
     ----------
@@ -171,21 +171,19 @@ def measure_all(
         results.sizes[pool.name] = len(pool.documents), len(pool.queries)
         if task.groups:
             results.groups[pool.name] = {query: task.groups.get(query, "") for query in pool.queries}
-        runs = {}
         for system in systems:
             run = system.search(pool, depth + task.drop_own, among)
             if task.drop_own:
                 run = {q: {d: s for d, s in documents.items() if d != q} for q, documents in run.items()}
-            runs[system.name] = run
             if save is not None:
                 folder = save / slug(pool.name)
                 folder.mkdir(parents=True, exist_ok=True)
                 write_run(folder / f"{slug(system.name)}.run", run, tag=slug(system.name))
             results.scores[pool.name, system.name] = evaluate(run, judgements(task, pool, run, depth), measures)
-        yield results, runs
+        yield results
 
 
-def judgements(task: Task, pool: Pool, run: Run, depth: int) -> Mapping[str, Mapping[str, int]]:
+def judgements(task: Task, pool: Pool, run: Run, depth: int) -> Qrels:
     """Return what a run is judged by: the pool's judgements, or the answers found in its own passages."""
     if not task.answers:
         return pool.qrels

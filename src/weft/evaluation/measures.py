@@ -62,7 +62,7 @@ def parse_measure(name: str) -> Any:
         raise missing_extra("ir_measures", "eval", "measuring") from None
     top = _TOP.match(name.strip())
     try:
-        found = ir_measures.parse_measure(f"Success@{top[1]}" if top else name.strip())
+        found: Any = ir_measures.parse_measure(f"Success@{top[1]}" if top else name.strip())
         found.validate_params()
     except (ValueError, NameError, AssertionError, SyntaxError, TypeError, KeyError):
         raise invalid("measures", "evaluate", "names such as nDCG@10, MRR@10, Recall@100, top-20", name) from None

@@ -59,6 +59,8 @@ class Encoded(NamedTuple):
 
     queries: TokenVectors
     documents: TokenVectors
+    weights: bool = True
+    """Whether their saliences weigh scores, or only tell which tokens may be left out."""
 
 
 Loaded: TypeAlias = Encoder | Callable[[], Encoder]
@@ -144,6 +146,7 @@ def encode(pool: Pool, encoder: Loaded, folder: str | Path | None = None, *, thr
     encoded = Encoded(
         loaded.encode_query(pool.queries.values(), **options),
         loaded.encode_document(pool.documents.values(), **options),
+        loaded.weights,
     )
     if path is not None:
         _write(path, encoded, {"pool": pool.digest, "encoder": loaded.fingerprint})
@@ -155,7 +158,8 @@ _FIELDS = ("values", "offsets", "token_ids", "salience", "spans")
 
 def _write(path: Path, encoded: Encoded, marks: dict[str, str]) -> None:
     arrays: dict[str, Any] = {f"mark.{name}": np.array(mark) for name, mark in marks.items()}
-    for side, texts in zip("qd", encoded, strict=True):
+    arrays["weights"] = np.array(encoded.weights)
+    for side, texts in (("q", encoded.queries), ("d", encoded.documents)):
         given = {f"{side}.{name}": getattr(texts, name) for name in _FIELDS}
         arrays |= {name: array for name, array in given.items() if array is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +181,7 @@ def _read(path: Path, pool: Pool, encoder: Loaded) -> Encoded | None:
     if [len(side) for side in sides] != [len(pool.queries), len(pool.documents)]:
         logger.warning("%s is of another pool and is computed anew", path)
         return None
-    return Encoded(*sides)
+    return Encoded(sides[0], sides[1], bool(held.get("weights", False)))
 
 
 def _digest(texts: dict[str, str]) -> str:

@@ -45,7 +45,9 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
     alignment = Alignment.parse(alignment)
     if isinstance(alignment, InBatchTokenRetrieval):
         raise invalid("alignment", "score_all", "one for searching (xtr:k_prime, not xtr-in-batch)", str(alignment))
-    queries, documents = encoded
+    queries, documents = encoded.queries, encoded.documents
+    if not encoded.weights:
+        queries, documents = queries.without_salience(), documents.without_salience()
     if isinstance(alignment, XTR):
         rows = [_from_tokens(queries[i], documents, alignment) for i in range(len(queries))]
         return np.stack(rows) if rows else np.zeros((0, len(documents)), np.float32)

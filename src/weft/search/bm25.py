@@ -50,7 +50,7 @@ class BM25:
     def search(self, queries: Sequence[str], depth: int) -> list[Ranking]:
         """Return for each query its best `depth` documents, those with no word of it included while there is room."""
         if self._empty or not queries:
-            return [Ranking([], []) for _ in queries]
+            return [Ranking([], np.zeros(0, np.float32)) for _ in queries]
         depth = min(depth, len(self.ids))
         found, scores = self._retriever.retrieve(self._tokens(list(queries)), k=depth, show_progress=False)
         return [

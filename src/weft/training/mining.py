@@ -10,29 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from weft.errors import missing_extra
 from weft.search import Index
+from weft.search.bm25 import BM25
 from weft.training.data import Row
 from weft.types import Document
 
 
 def mine_bm25(queries: Sequence[str], corpus: Mapping[str, str], depth: int) -> list[list[str]]:
     """Return for each query the ids of the best `depth` passages by BM25, relevant ones included."""
-    try:
-        import bm25s
-        import Stemmer
-    except ImportError:
-        raise missing_extra("bm25s", "train", "mining negatives with BM25") from None
-    ids = list(corpus)
-    stemmer = Stemmer.Stemmer("english")
-    options = {"stopwords": "en", "stemmer": stemmer, "show_progress": False}
-    retriever = bm25s.BM25(k1=0.9, b=0.4)
-    retriever.index(bm25s.tokenize(list(corpus.values()), **options), show_progress=False)
-    asked = bm25s.tokenize(list(queries), **options)
-    found, _ = retriever.retrieve(asked, k=min(depth, len(ids)), show_progress=False)
-    return [[ids[i] for i in row] for row in np.asarray(found)]
+    return [list(ranking.ids) for ranking in BM25(corpus, extra="train").search(queries, depth)]
 
 
 def mine_index(queries: Sequence[str], corpus: Mapping[str, str], depth: int, encoder: Any) -> list[list[str]]:

@@ -1,0 +1,111 @@
+"""``weft adapt``: the alignment that suits an index, from a few judged queries."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.opening import IndexPath, Json, Model
+from weft.errors import DataError
+
+if TYPE_CHECKING:
+    from weft.evaluation.adaptation import Choice
+
+QueriesOption = Annotated[
+    Path | None, typer.Option("--queries", metavar="FILE", help="Queries: .jsonl, or .tsv (id, query).")
+]
+QrelsOption = Annotated[
+    Path | None, typer.Option("--qrels", metavar="FILE", help="Their judgements, as TREC or BEIR have them.")
+]
+
+
+def adapt(
+    index: IndexPath,
+    examples: Annotated[
+        Path | None,
+        typer.Argument(metavar="EXAMPLES", help="A query, a relevant document's id, perhaps a grade; tabs between."),
+    ] = None,
+    alignment: Annotated[
+        list[str] | None,
+        typer.Option("--alignment", "-a", help="Compare this one; may be repeated. By default the paper's nine."),
+    ] = None,
+    certainty: Annotated[float, typer.Option(help="Change the alignment if it is so sure to be better.")] = 0.9,
+    candidates: Annotated[int, typer.Option(min=10, help="Documents of each query that are ranked anew.")] = 100,
+    queries: QueriesOption = None,
+    qrels: QrelsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be chosen.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was chosen: back to the sum of max.")] = False,
+    as_json: Json = False,
+    model: Model = None,
+) -> None:
+    """Choose INDEX's alignment by a few judged queries, eight or any number.
+
+    Documents are not encoded again: candidates that are already retrieved are ranked under each alignment. The
+    choice becomes the index's own, which searches without --alignment take. It stays as it is where the examples are
+    no clear evidence.
+    """
+    from weft.text_index import open_index
+
+    with open_index(index) as opened:
+        if reset:
+            if examples is not None or queries is not None or qrels is not None:
+                raise DataError("--reset takes no examples")
+            from weft.index.store import ALIGNMENT
+
+            opened.remember_alignment(ALIGNMENT)
+            typer.echo(f"weft: {index} searches by {ALIGNMENT} again", err=True)
+            return
+        from weft.evaluation.adaptation import ALIGNMENTS, choose
+        from weft.evaluation.indexes import Parents, score_examples
+        from weft.text_index import encoder_of
+
+        texts, judged = _examples(examples, queries, qrels)
+        judged = Parents(opened).known(judged, "the examples")
+        names = [name for name in texts if name in judged]
+        if not names:
+            raise DataError("no query has a judgement")
+        encoder = encoder_of(opened, model)
+        tokens = encoder.encode_query([texts[name] for name in names])
+        values = score_examples(opened, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
+        choice = choose(values, opened.alignment, certainty=certainty)
+        if choice.changed and not dry_run:
+            opened.remember_alignment(choice.alignment)
+    if as_json:
+        row = {"schema": "weft.adapt/1", **asdict(choice), "changed": choice.changed, "stored": not dry_run}
+        typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    _print(choice)
+    if choice.changed:
+        typer.echo("weft: only tried, nothing stored" if dry_run else f"weft: stored in {index}", err=True)
+
+
+def _examples(
+    examples: Path | None, queries: Path | None, qrels: Path | None
+) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    from weft.collections.queries import read_query_file
+    from weft.evaluation.indexes import read_examples
+    from weft.evaluation.runs import read_qrels
+
+    if examples is not None and queries is None and qrels is None:
+        return read_examples(examples)
+    if examples is None and queries is not None and qrels is not None:
+        return {query.id: query.text for query in read_query_file(queries)}, read_qrels(qrels)
+    raise DataError("give a file of EXAMPLES, or --queries FILE with --qrels FILE")
+
+
+def _print(choice: Choice) -> None:
+    width = max(len(option.alignment) for option in choice.options) + 2
+    typer.echo(typer.style(f"  {'alignment':{width}} nDCG@10   expected gain   certainty", dim=True))
+    for option in choice.options:
+        mark = "→" if option.alignment == choice.alignment else " "
+        line = f"{mark} {option.alignment:{width}} {option.score:7.3f}"
+        if option.alignment == choice.current:
+            line += "   in use"
+        else:
+            line += f"   {100 * option.gain:+9.1f} pts   {option.certainty:8.0%}"
+        typer.echo(line)
+    typer.echo(choice.reason)
