@@ -1,85 +1,38 @@
 """nDCG@10 of models over the collections of a folder, in one table.
 
-    python benchmarks/quality.py --data FOLDER --work FOLDER --late "weft-small=…" --single "MiniLM=…" --write
+    python benchmarks/quality.py --data FOLDER --work FOLDER --collections scifact wikiqa --single "MiniLM=…"
+        --base "gte-small=…" --heads "weft-small=…" --late "weft-small int8=…" --write
 
 Rows: BM25; single-vector models (mean pooling); untrained late interaction, whole and PCA-projected; models under
 ColBERT's sum-of-max and XTR's scoring from retrieved tokens; with ``--pruning`` the same with the least salient tokens
-left out.
+left out. ``--heads`` are models whose encoder is the frozen `--base`: only a projection and salience heads of their own
+were trained, so the base's hidden states are computed once for all of them.
 
-Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row: the documents judged
-relevant for a sample of the queries (the ten best of each), BM25's best for each of them (the hard ones), and a random
-rest. Such rows compare systems with each other, never with published figures. ``--whole scifact`` keeps a collection
-whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was.
+Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row
+(`weft.evaluation.pools`). Such rows compare systems with each other, never with published figures. ``--whole scifact``
+keeps a collection whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from weft import Encoder, TokenVectors
-from weft.collections.beir import Collection
+from weft.alignment import Gate
+from weft.evaluation.pools import Pool, encode, make_pool
 from weft.index.pruning import prune
-from weft.training.mining import mine_bm25
 
 sys.path.insert(0, str(Path(__file__).parent))
 from results_file import write_section
 
 K_PRIME = 0.02
 """XTR's k′ as a share of all document tokens, at least 1,000."""
-
-MOST_RELEVANT = 10
-"""Relevant documents of a query that a pool keeps, the best judged first (some TREC queries have hundreds)."""
-
-
-@dataclass(frozen=True)
-class Pool:
-    """A collection as it is measured: ids and texts of documents and queries, and the judgements."""
-
-    name: str
-    documents: dict[str, str]
-    queries: dict[str, str]
-    qrels: dict[str, dict[str, int]]
-    whole: bool
-    bm25: list[list[str]]
-
-
-def make_pool(folder: Path, split: str, documents: int, queries: int, whole: bool, seed: int = 5) -> Pool:
-    collection = Collection.read(folder, split)
-    texts = {document.id: document.full_text for document in collection.documents}
-    relevant = collection.relevant()
-    chosen = list(relevant)
-    if not whole and len(chosen) > queries:
-        chosen = sorted(random.Random(seed).sample(chosen, queries))
-    asked = [collection.queries[q] for q in chosen]
-    found = mine_bm25(asked, texts, 100)
-    keep: dict[str, None] = {}
-    if whole or len(texts) <= documents:
-        keep = dict.fromkeys(texts)
-    else:
-        for query in chosen:
-            best = sorted(relevant[query], key=lambda d: -collection.qrels[query][d])
-            keep.update(dict.fromkeys(best[:MOST_RELEVANT]))
-        for rank in range(20):  # the hardest first, as far as there is room
-            for ids in found:
-                if len(keep) < documents and rank < len(ids):
-                    keep[ids[rank]] = None
-        rest = [d for d in texts if d not in keep]
-        random.Random(seed).shuffle(rest)
-        keep.update(dict.fromkeys(rest[: max(0, documents - len(keep))]))
-    kept = {d: texts[d] for d in keep}
-    qrels = {q: {d: g for d, g in collection.qrels[q].items() if d in kept} for q in chosen}
-    ranked = [
-        [d for d in ids if d in kept] for ids in (found if len(kept) == len(texts) else mine_bm25(asked, kept, 100))
-    ]
-    name = folder.name if split == "test" else f"{folder.name}:{split}"
-    return Pool(name, kept, {q: collection.queries[q] for q in chosen}, qrels, len(kept) == len(texts), ranked)
 
 
 # -- scores --------------------------------------------------------------------------------------------
@@ -133,34 +86,70 @@ class Encodings:
     """The token vectors of one model, computed once for each pool."""
 
     def __init__(self, name: str, folder: str, work: Path, length: int) -> None:
-        self.name, self.folder, self.length = name, folder, length
+        self.folder, self.length = folder, length
         self.work = work / "encodings" / name.replace("/", "-").replace(" ", "-")
         self._encoder: Encoder | None = None
 
-    @property
-    def encoder(self) -> Encoder:
+    def load(self) -> Encoder:
         if self._encoder is None:
             self._encoder = Encoder.load(self.folder, document_length=self.length)
         return self._encoder
 
     def of(self, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
-        path = self.work / f"{pool.name.replace(':', '-')}-{len(pool.documents)}.npz"
-        if not path.exists():
-            queries = self.encoder.encode_query(pool.queries.values(), truncation="ignore", dtype=np.float16)
-            documents = self.encoder.encode_document(pool.documents.values(), truncation="ignore", dtype=np.float16)
-            arrays = {}
-            for side, texts in (("q", queries), ("d", documents)):
-                arrays |= {f"{side}.values": texts.values, f"{side}.offsets": texts.offsets}
-                if texts.salience is not None:
-                    arrays[f"{side}.salience"] = texts.salience
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path.with_suffix(".part"), "wb") as file:
-                np.savez(file, **arrays)
-            path.with_suffix(".part").rename(path)
-        held = np.load(path)
-        return tuple(
-            TokenVectors(held[f"{s}.values"], held[f"{s}.offsets"], salience=held.get(f"{s}.salience")) for s in "qd"
-        )
+        return encode(pool, self.load, self.work)
+
+
+class Hidden(Encodings):
+    """The hidden states of a base encoder: from them its one vector, its token vectors, and any head trained on it."""
+
+    def load(self) -> Encoder:
+        from sentence_transformers import MultiVectorEncoder
+
+        from weft.training.model import load_transformer, mask_module
+        from weft.training.recipes import ModelSettings
+
+        hidden = self.work / "hidden"
+        if not (hidden / "modules.json").exists():
+            settings = ModelSettings(base=self.folder, dropout=0.0)
+            modules = [load_transformer(settings), mask_module(settings)]
+            MultiVectorEncoder(modules=modules, prompts={"query": "", "document": ""}).save_pretrained(str(hidden))
+        self.folder = str(hidden)
+        return super().load()
+
+
+class Heads:
+    """A projection and, perhaps, salience heads trained on a frozen base."""
+
+    def __init__(self, folder: str) -> None:
+        from sentence_transformers import MultiVectorEncoder
+
+        self.W: np.ndarray | None = None
+        self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
+        for module in MultiVectorEncoder(folder, device="cpu"):
+            if type(module).__name__ == "Dense":
+                self.W = module.linear.weight.detach().numpy()
+            elif type(module).__name__ == "Salience":
+                for task in ("query", "document"):
+                    head = getattr(module, task)
+                    self.heads[task] = (head.weight.detach().numpy()[0], float(head.bias.detach()), module.gate(task))
+
+    def of(self, hidden: TokenVectors, task: str) -> TokenVectors:
+        assert self.W is not None
+        x = hidden.values.astype(np.float32)
+        salience = None
+        if task in self.heads:
+            w, b, _ = self.heads[task]
+            salience = np.maximum(x @ w + b, 0)  # before the gate: here saliences only rank tokens
+        return TokenVectors(unit(x @ self.W.T), hidden.offsets, salience=salience)
+
+
+def unit(values: np.ndarray) -> np.ndarray:
+    return values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), 1e-12)
+
+
+def pooled(hidden: TokenVectors) -> np.ndarray:
+    """Return the mean of each text's hidden states, normalised: the model as a single-vector one, (texts, hidden)."""
+    return unit(np.stack([hidden[i].astype(np.float32).mean(axis=0) for i in range(len(hidden))]))
 
 
 def single_scores(folder: str, pool: Pool, length: int) -> np.ndarray:
@@ -181,8 +170,7 @@ def single_scores(folder: str, pool: Pool, length: int) -> np.ndarray:
 
 
 def projected(texts: TokenVectors, W: np.ndarray) -> TokenVectors:
-    values = texts.values.astype(np.float32) @ W.T
-    return TokenVectors(values / np.linalg.norm(values, axis=1, keepdims=True), texts.offsets)
+    return TokenVectors(unit(texts.values.astype(np.float32) @ W.T), texts.offsets)
 
 
 # -- the run -------------------------------------------------------------------------------------------
@@ -218,49 +206,69 @@ class Results:
         return lines
 
 
-def measure(pool: Pool, options: argparse.Namespace, results: Results) -> None:
-    key = f"{pool.name} ({len(pool.documents)})"
+class Measuring:
+    """All rows of one pool that are not known yet."""
 
-    def wanted(row: str) -> bool:
-        return (key, row) not in results.rows
+    def __init__(self, pool: Pool, options: argparse.Namespace, results: Results) -> None:
+        self.pool, self.options, self.results = pool, options, results
+        self.key = f"{pool.name} ({len(pool.documents)})"
 
-    if wanted("BM25"):
-        run = {q: {d: 100.0 - i for i, d in enumerate(ids)} for q, ids in zip(pool.queries, pool.bm25, strict=True)}
-        results.put(key, "BM25", ndcg(pool, run))
-    for name, folder in options.single:
-        if wanted(f"{name}, one vector"):
-            results.put(
-                key, f"{name}, one vector", ndcg(pool, ranked(pool, single_scores(folder, pool, options.length)))
-            )
-    for name, folder in options.untrained + options.late:
-        encodings = Encodings(name, folder, options.work, options.length)
+    def wanted(self, *rows: str) -> bool:
+        return any((self.key, row) not in self.results.rows for row in rows)
+
+    def put(self, row: str, scores: np.ndarray) -> None:
+        if self.wanted(row):
+            self.results.put(self.key, row, ndcg(self.pool, ranked(self.pool, scores)))
+
+    def run(self) -> None:
+        options = self.options
+        if self.wanted("BM25"):
+            self.results.put(self.key, "BM25", ndcg(self.pool, self.pool.bm25))
+        for name, folder in options.single:
+            if self.wanted(f"{name}, one vector"):
+                self.put(f"{name}, one vector", single_scores(folder, self.pool, options.length))
+        for name, folder in options.base:
+            hidden = Hidden(name, folder, options.work, options.length)
+            self.base(name, hidden)
+            for own, heads in options.heads:
+                self.model(own, lambda heads=heads, hidden=hidden: with_heads(heads, hidden, self.pool))
+        for name, folder in options.late:
+            encodings = Encodings(name, folder, options.work, options.length)
+            self.model(name, lambda encodings=encodings: encodings.of(self.pool))
+
+    def base(self, name: str, hidden: Hidden) -> None:
+        rows = [f"{name}, one vector", f"{name}, sum-of-max", f"{name} PCA-128, sum-of-max"]
+        if self.wanted(*rows):
+            queries, documents = hidden.of(self.pool)
+            self.put(rows[0], pooled(queries) @ pooled(documents).T)
+            whole = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
+            self.put(rows[1], late_scores(*whole)["colbert"])
+            W = np.linalg.eigh(whole[1].values.T @ whole[1].values)[1][:, :-129:-1].T
+            self.put(rows[2], late_scores(projected(queries, W), projected(documents, W))["colbert"])
+
+    def model(self, name: str, vectors: Callable[[], tuple[TokenVectors, TokenVectors]]) -> None:
         rows = {"colbert": f"{name}, sum-of-max"}
-        if (name, folder) in options.late:
-            rows |= {i: f"{name}, XTR, impute {i}" for i in options.imputations}
-        if any(wanted(row) for row in rows.values()):
-            queries, documents = encodings.of(pool)
-            scores = late_scores(queries, documents, tuple(i for i in rows if i != "colbert"))
-            for i, row in rows.items():
-                results.put(key, row, ndcg(pool, ranked(pool, scores[i])))
-        if (name, folder) in options.untrained and wanted(f"{name} PCA-128, sum-of-max"):
-            queries, documents = encodings.of(pool)
-            moment = documents.values.astype(np.float32)
-            W = np.linalg.eigh(moment.T @ moment)[1][:, :-129:-1].T
-            scores = late_scores(projected(queries, W), projected(documents, W))["colbert"]
-            results.put(key, f"{name} PCA-128, sum-of-max", ndcg(pool, ranked(pool, scores)))
-        for beta_d in options.pruning if (name, folder) in options.late else ():
-            row = f"{name}, β_q 50 %, β_d {beta_d:.0%}, pruned"
-            if wanted(row):
-                queries, documents = encodings.of(pool)
-                if documents.salience is None:
-                    continue
-                scores = late_scores(prune(queries, 0.5), prune(documents, beta_d))["colbert"]
-                results.put(key, row, ndcg(pool, ranked(pool, scores)))
+        rows |= {i: f"{name}, XTR, impute {i}" for i in self.options.imputations}
+        pruned = {beta: f"{name}, β_q 50 %, β_d {beta:.0%}, pruned" for beta in self.options.pruning}
+        if not self.wanted(*rows.values(), *pruned.values()):
+            return
+        queries, documents = vectors()
+        scores = late_scores(queries, documents, tuple(i for i in rows if i != "colbert"))
+        for i, row in rows.items():
+            self.put(row, scores[i])
+        for beta_d, row in pruned.items():
+            if documents.salience is not None:
+                some = late_scores(prune(queries, 0.5), prune(documents, beta_d))["colbert"]
+                self.put(row, some)
                 # The paper's protocol (ALIGNER §3.2): pruned tokens retrieve, all tokens re-rank the best 100.
-                whole = late_scores(queries, documents)["colbert"]
-                depth = np.sort(scores, axis=1)[:, -min(100, scores.shape[1])][:, None]
-                refined = np.where(scores >= depth, whole, -1e9)
-                results.put(key, row.replace("pruned", "refined"), ndcg(pool, ranked(pool, refined)))
+                depth = np.sort(some, axis=1)[:, -min(100, some.shape[1])][:, None]
+                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores["colbert"], -1e9))
+
+
+def with_heads(folder: str, hidden: Hidden, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
+    queries, documents = hidden.of(pool)
+    heads = Heads(folder)
+    return heads.of(queries, "query"), heads.of(documents, "document")
 
 
 def named(text: str) -> tuple[str, str]:
@@ -279,7 +287,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="queries of a pool")
     parser.add_argument("--whole", nargs="*", default=[], help="collections to keep whole")
     parser.add_argument("--single", type=named, action="append", default=[])
-    parser.add_argument("--untrained", type=named, action="append", default=[])
+    parser.add_argument("--base", type=named, action="append", default=[], help="untrained encoder")
+    parser.add_argument("--heads", type=named, action="append", default=[], help="trained on the frozen base")
     parser.add_argument("--late", type=named, action="append", default=[])
     parser.add_argument("--imputations", nargs="*", default=["kth"])
     parser.add_argument("--pruning", type=float, nargs="*", default=[])
@@ -290,10 +299,9 @@ def main() -> None:
     results = Results(options.work / f"{options.name}.jsonl")
     for text in options.collections:
         name, _, split = text.partition(":")
-        pool = make_pool(
-            options.data / name, split or "test", options.documents, options.queries, name in options.whole
-        )
-        measure(pool, options, results)
+        folder, whole = options.data / name, name in options.whole
+        pool = make_pool(folder, split or "test", options.documents, options.queries, whole)
+        Measuring(pool, options, results).run()
     print("\n".join(results.table()))
     if options.write:
         title = "Quality of models: nDCG@10"
