@@ -53,6 +53,17 @@ def test_what_an_encoder_says_about_itself(encoder):
     assert repr(encoder) == "Encoder('tiny', light fp32, dim 6)"
 
 
+def test_saliences_that_weigh_nothing_come_when_asked_for_and_without_a_gate(encoder):
+    ranking = Encoder(dataclasses.replace(encoder.settings, weights=False), encoder.tokenizer, encoder.backend)
+    text = TEXTS[2]
+    assert ranking.encode_document(text, truncation="ignore").salience is None
+    s = ranking.encode_document(text, truncation="ignore", salience=True).salience
+    u = encoder.encode_document(text, truncation="ignore").salience
+    assert encoder.encode_document(text, truncation="ignore", salience=False).salience is None
+    assert (s >= u - 1e-6).all()
+    assert (s > 0).sum() > (u > 1e-3).sum()  # the gate keeps few
+
+
 def test_one_text_and_none(encoder):
     one = encoder.encode_query("Mars")
     assert len(one) == 1

@@ -184,9 +184,10 @@ class Encoder:
         progress: bool | None = None,
         dtype: DTypeLike = np.float32,
         truncation: str = "warn",
+        salience: bool | None = None,
     ) -> TokenVectors:
         """Encode queries; the parameters are those of `encode_document`."""
-        return self._encode(texts, QUERY, batch_size, threads, progress, dtype, truncation)
+        return self._encode(texts, QUERY, batch_size, threads, progress, dtype, truncation, salience)
 
     def encode_document(
         self,
@@ -197,6 +198,7 @@ class Encoder:
         progress: bool | None = None,
         dtype: DTypeLike = np.float32,
         truncation: str = "warn",
+        salience: bool | None = None,
     ) -> TokenVectors:
         """Encode documents.
 
@@ -217,13 +219,16 @@ class Encoder:
             What to do about texts that are longer than the model reads: ``"warn"`` logs one line for the call (the
             record carries the `Truncation`), ``"error"`` raises `weft.errors.TruncatedError` before anything is
             encoded, ``"ignore"`` cuts silently.
+        salience : bool, optional
+            Whether texts come with their saliences; by default where those weigh scores (`weights`). A model without
+            saliences gives none.
 
         Returns
         -------
         TokenVectors
-            One text for each input, in order, with token ids, spans and, where trained, saliences.
+            One text for each input, in order, with token ids, spans and, where wanted, saliences.
         """
-        return self._encode(texts, DOCUMENT, batch_size, threads, progress, dtype, truncation)
+        return self._encode(texts, DOCUMENT, batch_size, threads, progress, dtype, truncation, salience)
 
     def count_tokens(self, texts: str | Iterable[str], *, query: bool = False) -> NDArray[np.int64]:
         """Return how many tokens each text has in full, special tokens and prefix included, shape (N,)."""
@@ -251,6 +256,7 @@ class Encoder:
         progress: bool | None,
         dtype: DTypeLike,
         truncation: str,
+        salience: bool | None,
     ) -> TokenVectors:
         owner = f"encode_{task}"
         listed = _texts(texts, owner)
@@ -263,7 +269,8 @@ class Encoder:
         reader = self._readers[task]
         tokens = [t for part in _parts(listed) for t in reader.read(part, threads)]
         _report(_truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task), truncation)
-        return self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
+        found = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
+        return found if (self.weights if salience is None else salience) else found.without_salience()
 
     def _forward(
         self,

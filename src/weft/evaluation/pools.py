@@ -142,7 +142,7 @@ def encode(pool: Pool, encoder: Loaded, folder: str | Path | None = None, *, thr
         if held is not None:
             return held
     loaded = encoder if isinstance(encoder, Encoder) else encoder()
-    options: dict[str, Any] = {"truncation": "ignore", "dtype": np.float16, "threads": threads}
+    options: dict[str, Any] = {"truncation": "ignore", "dtype": np.float16, "threads": threads, "salience": True}
     encoded = Encoded(
         loaded.encode_query(pool.queries.values(), **options),
         loaded.encode_document(pool.documents.values(), **options),

@@ -41,29 +41,34 @@ def read_document(
     beta_d : float, optional
         Of the index, if it keeps only the most salient tokens.
     """
-    spans = stored.spans
+    spans, salience = stored.spans, stored.salience
     if spans is None and encoder is not None and text:
-        spans = _found_again(text, stored, encoder, beta_d)
-    return Reading(text, stored.n_tokens, spans, _pieces(stored.token_ids, encoder), stored.salience)
+        spans, again = _found_again(text, stored, encoder, beta_d)
+        salience = again if salience is None else salience
+    return Reading(text, stored.n_tokens, spans, _pieces(stored.token_ids, encoder), salience)
 
 
-def _found_again(text: str, stored: TokenVectors, encoder: Encoder, beta_d: float | None) -> NDArray[np.int32] | None:
-    """Read the text again and return the tokens' spans, None unless the tokens are the stored ones."""
+def _found_again(
+    text: str, stored: TokenVectors, encoder: Encoder, beta_d: float | None
+) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
+    """Read the text again and return its tokens' spans and saliences, None unless the tokens are the stored ones."""
     ids: Any
     spans: NDArray[np.int32] | None
-    if beta_d is None:
+    salience: NDArray[np.float32] | None = None
+    if beta_d is None and (stored.salience is not None or not encoder.has_salience):
         from weft.encoders.text import Reader
 
         (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
         ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
-    else:  # which tokens were kept only their saliences tell
+    else:  # which tokens were kept, and how salient they are, only the model tells
         from weft.index.pruning import prune
 
-        again = prune(encoder.encode_document([text], truncation="ignore", threads=1), beta_d)
-        ids, spans = again.token_ids, again.spans
+        again = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
+        again = again if beta_d is None else prune(again, beta_d)
+        ids, spans, salience = again.token_ids, again.spans, again.salience
     if len(ids) != stored.n_tokens or (stored.token_ids is not None and not np.array_equal(ids, stored.token_ids)):
-        return None
-    return spans
+        return None, None
+    return spans, salience
 
 
 def _pieces(ids: NDArray[np.int32] | None, encoder: Encoder | None) -> list[str] | None:

@@ -196,7 +196,10 @@ class _Run:
         for start in range(0, len(passages), _AT_ONCE):
             part = passages[start : start + _AT_ONCE]
             texts = [passage.text for passage, _ in part]
-            parts.append(self.encoder.encode_document(texts, threads=self.threads, progress=False, dtype=np.float16))
+            options: dict[str, Any] = {"threads": self.threads, "progress": False, "dtype": np.float16}
+            if self.index.beta_d is not None:
+                options["salience"] = True
+            parts.append(self.encoder.encode_document(texts, **options))
             bar.update(sum(size for _, size in part))
         self.index.add([passage for passage, _ in passages], TokenVectors.concatenate(parts), flat=True)
         self.summary.passages += len(passages)

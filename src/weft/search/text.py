@@ -101,7 +101,9 @@ class Searcher:
         if alignment is not None:
             alignment = Alignment.parse(alignment)
         wanted = None if filter is None else parse_filter(filter)
-        tokens = self.encoder.encode_query(list(queries))
+        # Saliences prune under β_q and shade explanations, even where they do not weigh.
+        shaded = {"salience": True} if getattr(self.encoder, "has_salience", False) else {}
+        tokens = self.encoder.encode_query(list(queries), **shaded)
         depth = k if hybrid is None else max(k, DEPTH)
         with self.index.view():
             alignment = Alignment.parse(self.index.alignment if alignment is None else alignment)
