@@ -96,7 +96,8 @@ class Encodings:
         return self._encoder
 
     def of(self, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
-        return encode(pool, self.load, self.work)
+        encoded = encode(pool, self.load, self.work)
+        return encoded.queries, encoded.documents
 
 
 class Hidden(Encodings):
