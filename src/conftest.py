@@ -1,14 +1,21 @@
-"""Doctests of modules that import torch are collected only where it is installed."""
+"""Doctests of modules that import optional packages are collected only where those are installed."""
 
 import importlib.util
 
-NEED_TORCH = [
-    "weft/alignment/lp_torch.py",
-    "weft/encoders/graph.py",
-    "weft/encoders/importers/*",
-    "weft/encoders/salience.py",
-    "weft/encoders/torch_backend.py",
-    "weft/training/*",
-]
+NEED = {
+    "torch": [
+        "weft/alignment/lp_torch.py",
+        "weft/encoders/graph.py",
+        "weft/encoders/importers/*",
+        "weft/encoders/salience.py",
+        "weft/encoders/torch_backend.py",
+        "weft/training/*",
+    ],
+    "langchain_core": ["weft/integrations/langchain.py"],
+    "llama_index": ["weft/integrations/llama_index.py"],
+    "pyterrier": ["weft/integrations/pyterrier.py"],
+}
 
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else NEED_TORCH
+collect_ignore_glob = [
+    path for package, paths in NEED.items() if not importlib.util.find_spec(package) for path in paths
+]
