@@ -19,6 +19,8 @@ except ImportError:
 class WeftRetriever(BaseRetriever):
     """Search a weft index from LangChain.
 
+    Each LangChain document has the passage's text, its id, its metadata, and the score as ``metadata["score"]``.
+
     Attributes
     ----------
     index : TextIndex
@@ -28,8 +30,6 @@ class WeftRetriever(BaseRetriever):
     options : dict
         More of `TextIndex.search`: ``alignment``, ``filter``, ``hybrid``, … Each call may give others, and another k:
         ``retriever.invoke(query, k=3, filter="year >= 2020")``.
-
-    Each LangChain document has the passage's text, its id, its metadata, and the score as ``metadata["score"]``.
 
     Examples
     --------

@@ -18,6 +18,8 @@ except ImportError:
 class WeftRetriever(BaseRetriever):
     """Search a weft index from LlamaIndex.
 
+    Each node has the passage's text, its id, its metadata and its score.
+
     Parameters
     ----------
     index : TextIndex
@@ -28,8 +30,6 @@ class WeftRetriever(BaseRetriever):
         LlamaIndex's.
     **options
         More of `TextIndex.search`: ``alignment``, ``filter``, ``hybrid``, …
-
-    Each node has the passage's text, its id, its metadata and its score.
 
     Examples
     --------

@@ -17,6 +17,9 @@ except ImportError:
 class WeftRetriever(pt.Transformer):
     """Search a weft index from a PyTerrier pipeline: queries in, ranked documents out.
 
+    The input has the columns ``qid`` and ``query``, and any others, which are kept; the output adds ``docno``,
+    ``score``, ``rank`` (from 0, as PyTerrier counts) and, if asked for, ``text``.
+
     Parameters
     ----------
     index : TextIndex
@@ -27,9 +30,6 @@ class WeftRetriever(pt.Transformer):
         Whether to give the documents' texts too, for re-rankers that come after.
     **options
         More of `TextIndex.search`: ``alignment``, ``filter``, ``hybrid``, …
-
-    The input has the columns ``qid`` and ``query``, and any others, which are kept; the output adds ``docno``,
-    ``score``, ``rank`` (from 0, as PyTerrier counts) and, if asked for, ``text``.
 
     Examples
     --------

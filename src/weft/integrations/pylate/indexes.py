@@ -36,6 +36,8 @@ TUNING = frozenset(
 class Weft:
     """A weft index with the methods of PyLate's.
 
+    Ids are strings or integers, and come back as they were given; 7 and "7" are the same document.
+
     Parameters
     ----------
     index_folder, index_name : str
@@ -48,8 +50,6 @@ class Weft:
         Bits a coordinate.
     **tuning
         What tunes PyLate's own engines has no effect here, and is said once through `logging`.
-
-    Ids are strings or integers, and come back as they were given; 7 and "7" are the same document.
 
     Examples
     --------

@@ -1,0 +1,66 @@
+"""The documentation knows every verb and every room."""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+VERBS = [command.name for command in app.registered_commands]
+NO_API = {"cli", "models", "checks"}  # commands have a reference of their own, weights and checks none
+
+
+def test_the_reference_of_the_command_line_has_every_verb():
+    page = runpy.run_path(str(ROOT / "tools" / "cli_reference.py"))["reference"]()
+    assert re.findall(r"^## `weft (.*)`$", page, re.MULTILINE) == VERBS
+    assert "--install-completion" in page
+    assert "* `-f, --filter" in page
+
+
+def test_every_room_is_in_the_api_reference():
+    packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
+    modules = {path.stem for path in (ROOT / "src" / "weft").glob("*.py") if not path.stem.startswith("_")}
+    described = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    rooms = set(re.findall(r"^::: weft\.(\w+)", described, re.MULTILINE))
+    assert sorted((packages | modules) - rooms - NO_API) == []
+
+
+def test_every_page_of_the_site_is_in_its_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert sorted(page for page in pages | {"cli.md"} if f" {page}\n" not in navigation) == []
+
+
+def completed(line):
+    """What completion offers at the end of a line, one a line."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_WEFT_COMPLETE": "complete_bash"}
+    done = subprocess.run([sys.executable, "-m", "weft"], env={**os.environ, **words}, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_completion_offers_verbs_and_options():
+    assert completed("weft ") == VERBS
+    assert completed("weft se") == ["search"]
+    assert "--alignment" in completed("weft search --al")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_in_bash(tmp_path):
+    (tmp_path / "weft").write_text(f'#!/bin/sh\nexec {sys.executable} -m weft "$@"\n')
+    (tmp_path / "weft").chmod(0o755)
+    script = """
+        eval "$(weft --show-completion)"
+        COMP_WORDS=(weft exp); COMP_CWORD=1; _weft_completion weft exp weft  # as bash calls it
+        echo "${COMPREPLY[@]}"
+        weft --install-completion >/dev/null && grep -l weft "$HOME/.bashrc"
+    """
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == [verb for verb in VERBS if verb.startswith("exp")] + [f"{tmp_path}/.bashrc"], done

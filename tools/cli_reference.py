@@ -1,0 +1,36 @@
+"""The reference of the command line, written from the commands themselves when the site is built: a hook of mkdocs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+PAGE = "cli.md"
+INTRODUCTION = """# The command line
+
+Results go to stdout, messages to stderr. The exit code is 0 when all went well, 1 with one line that says what was
+wrong, 2 for wrong usage, 130 after Ctrl-C, which leaves an index sound. Every verb has `--help`.
+
+For completion of verbs and options with the Tab key, in bash, zsh, fish or PowerShell:
+
+    weft --install-completion
+
+and open a new terminal; `weft --show-completion` prints the script instead.
+"""
+
+
+def reference() -> str:
+    """Return the page: typer's own description of all verbs, below our introduction."""
+    command = [sys.executable, "-m", "typer", "weft.cli.main", "utils", "docs", "--name", "weft"]
+    described = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    _, _, verbs = described.partition("**Commands**:")
+    return f"{INTRODUCTION}\n**Verbs**:{verbs}"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the page to the site's files; mkdocs calls this."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, PAGE, content=reference()))
+    return files
