@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,6 +141,15 @@ class TestFirstTime:
         assert {d.text for d, _ in contents("s.weft").values()} == {"the dog", "the fox"}
         assert typed(b"\n")[0] == 1
         assert len(contents("s.weft")) == 2  # an empty pipe does not empty the index
+
+
+def test_the_model_of_the_package_is_the_default(notes, model, run, monkeypatch):
+    monkeypatch.setattr("weft.encoders.loading.BUNDLED", Path(model))
+    assert run("index", "notes", "-o", "n.weft")[0] == 0
+    for arguments in (["search", "n.weft", "sky"], ["explain", "n.weft", "sky"], ["add", "n.weft", "a fox"]):
+        code, _, err = run(*arguments)
+        assert code == 0, err
+    assert json.loads(run("info", "n.weft", "--json")[1])["model"] == ""
 
 
 class TestAgain:
@@ -316,6 +326,17 @@ class TestMistakes:
     def test_no_model(self, notes, fails, tmp_path):
         assert "there is no folder" in fails("notes", "-o", "x.weft", "-m", "./nothing")
         assert not (tmp_path / "x.weft").exists()
+
+    def test_no_model_in_the_package(self, indexed, notes, fails, run, tmp_path, monkeypatch):
+        monkeypatch.setattr("weft.encoders.loading.BUNDLED", tmp_path / "none")
+        said = "this installation of weft comes without a model: name one, a folder or a checkpoint (--model)"
+        assert fails("notes", "-o", "x.weft") == f"weft: {said}\n"
+        assert not (tmp_path / "x.weft").exists()
+        with Index.open(indexed) as opened:
+            opened.remember_model("")
+        code, out, err = run("search", "n.weft", "x")
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert said in err
 
     def test_locked(self, indexed, fails):
         with Index.open(indexed) as other:
