@@ -106,6 +106,8 @@ class Lab:
         self.options = options
         self._encoded: dict[tuple[str, str], Encoded] = {}
         self._own: set[str] = set()
+        self._parts: dict[str, tuple[Pool, range]] = {}
+        """Pools that are some queries of others, by digest."""
         self.used: dict[str, Model] = {}
         """Models by name, since `begin`."""
         self.used_pools: dict[str, Pool] = {}
@@ -151,7 +153,13 @@ class Lab:
         """The pools without queries that models trained here have seen."""
         if not self.options.quick:
             return self.pools  # recipes train on other splits
-        return [replace(pool, queries=dict(list(pool.queries.items())[1::2])) for pool in self.pools]
+        halves = []
+        for pool in self.pools:
+            part = range(1, len(pool.queries), 2)
+            names = list(pool.queries)
+            halves.append(replace(pool, queries={names[i]: pool.queries[names[i]] for i in part}))
+            self._parts[halves[-1].digest] = (pool, part)
+        return halves
 
     def _datasets(self) -> list[Dataset]:
         options = self.options
@@ -176,8 +184,16 @@ class Lab:
 
     def encoded(self, model: Model, pool: Pool) -> Encoded:
         """Return a pool's token vectors, from the work folder if they are there."""
-        key = (model.name, pool.digest)
-        self.used[model.name], self.used_pools[pool.digest] = model, pool
+        digest = pool.digest
+        self.used[model.name], self.used_pools[digest] = model, pool
+        if digest in self._parts:
+            whole, part = self._parts[digest]
+            encoded = self._encode(model, whole, whole.digest)
+            return Encoded(encoded.queries.select(part), encoded.documents)
+        return self._encode(model, pool, digest)
+
+    def _encode(self, model: Model, pool: Pool, digest: str) -> Encoded:
+        key = (model.name, digest)
         if key not in self._encoded:
             while len(self._encoded) >= HELD:
                 del self._encoded[next(iter(self._encoded))]

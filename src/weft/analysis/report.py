@@ -120,7 +120,8 @@ def _list(lines: Iterable[str]) -> str:
 def _figure(plot: Plot) -> str:
     data = base64.b64encode(plot.svg).decode("ascii")
     caption = escape(plot.caption)
-    return f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
+    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{caption}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 def _table(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Token retrieval over a pool, once for any number of k′, and XTR's scores from it.
 
-The scores are those of searching (`weft.search.imputed`). Documents come in blocks, so that memory does not grow with the
-collection beyond its own vectors.
+The scores are those of searching (`weft.search.imputed`). Documents come in blocks, so that memory does not grow with
+the collection beyond its own vectors.
 """
 
 from __future__ import annotations

@@ -7,10 +7,13 @@ half of its queries and measured on the other half.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +107,24 @@ def _train(recipe: Recipe, threads: int) -> None:
     except ImportError as error:
         raise missing_extra(error.name or "torch", "train", "training models to compare") from error
     torch.set_num_threads(threads)
-    train(recipe, progress=False)
+    with quiet():
+        train(recipe, progress=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what the trainer prints off stdout, where results go, and its reports and bars away."""
+    from transformers.utils import logging as theirs
+
+    before = theirs.get_verbosity()
+    theirs.set_verbosity_error()
+    theirs.disable_progress_bar()
+    with redirect_stdout(sys.stderr if logger.isEnabledFor(logging.INFO) else io.StringIO()):
+        try:
+            yield
+        finally:
+            theirs.set_verbosity(before)
+            theirs.enable_progress_bar()
 
 
 # -- the quick form ------------------------------------------------------------------------------------
@@ -180,9 +200,10 @@ def _tiny_base(folder: Path) -> Path:
         intermediate_size=192,
         max_position_embeddings=256,
     )
-    model = BertModel(config, add_pooling_layer=False)
+    model = BertModel(config)
     # Random words far apart and little mixing: an untrained model that finds words again, so that there is something
     # to train.
     torch.nn.init.normal_(model.embeddings.word_embeddings.weight, std=1.0)
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     return folder

@@ -21,6 +21,7 @@ from weft.cli import (
     delete,
     demo,
     evaluate,
+    experiment,
     explain,
     export,
     get,
@@ -54,6 +55,7 @@ app.command("export")(export.export)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("adapt")(adapt.adapt)
+app.command("experiment")(experiment.experiment)
 
 
 def _version(asked: bool) -> None:

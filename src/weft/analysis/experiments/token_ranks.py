@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,7 +52,7 @@ class TokenRanks(Experiment):
                 encoded = lab.encoded(model, pool)
                 values, of_chance = self._shares(model, pool, encoded, int(ends[-1]))
                 edges = np.concatenate([[0], ends])
-                binned = [values[:, a:b].mean(axis=1) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+                binned = [values[:, a:b].mean(axis=1) for a, b in pairwise(edges)]
                 found[model.name, pool.name] = np.stack(binned, axis=1)
                 at[model.name, pool.name] = values[:, [k - 1 for k in marks]]
                 chance[model.name, pool.name] = of_chance
