@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.analysis.base import NeedsError
 from weft.collections.beir import Collection
 from weft.encoders import Encoder
-from weft.errors import invalid
+from weft.errors import DataError, invalid
 from weft.evaluation.baselines import slug
 from weft.evaluation.benchmark import Cut
 from weft.evaluation.datasets import Dataset, find, hint
@@ -128,8 +128,8 @@ class Lab:
 
     @property
     def given(self) -> bool:
-        """Whether models were given at all."""
-        return bool(self.options.models)
+        """Whether the models to compare were given: not in the quick form, which trains its own beside them."""
+        return bool(self.options.models) and not self.options.quick
 
     @cached_property
     def pools(self) -> list[Pool]:
@@ -163,6 +163,8 @@ class Lab:
 
     def _datasets(self) -> list[Dataset]:
         options = self.options
+        if options.data is not None and not options.data.is_dir():
+            raise DataError(f"no such folder of collections: {str(options.data)!r}")
         if options.suite != "offline":
             return suite(options.suite).found(options.data, options.collections)
         if options.collections:
@@ -189,7 +191,7 @@ class Lab:
         if digest in self._parts:
             whole, part = self._parts[digest]
             encoded = self._encode(model, whole, whole.digest)
-            return Encoded(encoded.queries.select(part), encoded.documents)
+            return encoded._replace(queries=encoded.queries.select(part))
         return self._encode(model, pool, digest)
 
     def _encode(self, model: Model, pool: Pool, digest: str) -> Encoded:

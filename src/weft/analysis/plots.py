@@ -84,7 +84,10 @@ def drawing(
     with mpl.rc_context(look):
         figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
         FigureCanvasAgg(figure)
-        yield figure.subplots(rows, columns, squeeze=False)
+        axes = figure.subplots(rows, columns, squeeze=False)
+        yield axes
+        shown = [ax for ax in axes.ravel() if ax.axison]
+        assert all(ax.get_xlabel() and ax.get_ylabel() for ax in shown), f"{name}: an axis without a label"
         plots.append(Plot(name, caption, _bytes(figure, "png"), _bytes(figure, "svg")))
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +41,16 @@ def compared(lab: Lab) -> tuple[list[Model], list[Pool]]:
     Those given; without any, the bundled one, and where a recipe says how to train (or in the quick form) one trained
     with sum-of-max, as ColBERT, and one with in-batch token retrieval, as XTR.
     """
-    if lab.given or (lab.options.recipe is None and not lab.options.quick):
+    if lab.given or (lab.options.recipe is None and not (lab.options.quick and _can_train())):
         return lab.models, lab.pools
     k_train = 16 if lab.options.quick else 64
     alignments = {"ColBERT": "sum-of-max,z=query", "XTR": f"xtr-in-batch:{k_train}"}
     trained = train_variants(lab, {f"{n} here": {"loss.alignment": a} for n, a in alignments.items()}, "models")
     return [*lab.models, *trained.values()], lab.held_out
+
+
+def _can_train() -> bool:
+    return all(find_spec(name) for name in ("torch", "sentence_transformers", "datasets", "accelerate"))
 
 
 def trained_with(model: Model, what: str) -> str:

@@ -120,11 +120,13 @@ class Adaptation(Experiment):
         series: dict[str, list[Interval | None]] = {}
         for rule in RULES:
             for size in self.sizes:
-                series[f"{rule}, {size} examples"] = [_gain(folds.get((pool, rule, size))) for pool in found]
+                series[f"{rule}, {size} examples"] = [
+                    self._gain(values, folds.get((pool, rule, size)), size) for pool, values in found.items()
+                ]
         gains = [max(float((v - values[self.current]).mean()) for v in values.values()) for values in found.values()]
         series["oracle"] = [Interval(100 * g, 100 * g, 100 * g) for g in gains]
         caption = (
-            f"{model.name}: points of {NDCG} that adaptation adds to {self.current}; bars span a standard deviation "
+            f"{model.name}: points of {NDCG} that adaptation adds to {self.current}; whiskers are a standard deviation "
             "over folds to either side."
         )
         size_of = (max(6.5, 2.0 + 1.05 * len(found)), 4.2)
@@ -132,6 +134,14 @@ class Adaptation(Experiment):
             bars(axes[0, 0], list(found), series, ylabel=f"{NDCG} against {self.current} (points)", xlabel="collection")
             axes[0, 0].axhline(0, color="#333333", linewidth=1)
             axes[0, 0].legend(loc="best", ncols=2)
+
+    def _gain(self, values: dict[str, PerQuery], fold: Folds | None, size: int) -> Interval | None:
+        """Return the gain in points, and a standard deviation of the folds' gains to either side."""
+        if fold is None:
+            return None
+        kept = fold_protocol({self.current: values[self.current]}, self.current, size=size)  # of the same folds
+        gains = 100 * (np.array(fold.scores) - np.array(kept.scores))
+        return Interval(float(gains.mean()), float(gains.mean() - gains.std()), float(gains.mean() + gains.std()))
 
     def _say(
         self,
@@ -151,9 +161,3 @@ class Adaptation(Experiment):
                     f"{model.name}, rule {rule}, {size} examples: {np.mean(list(gains.values())):+.2f} points on "
                     f"average over {len(gains)} collections; the worst is {worst} with {gains[worst]:+.2f}."
                 )
-
-
-def _gain(fold: Folds | None) -> Interval | None:
-    if fold is None:
-        return None
-    return Interval(100 * fold.gain, 100 * (fold.gain - fold.std), 100 * (fold.gain + fold.std))

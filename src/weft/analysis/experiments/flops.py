@@ -62,7 +62,12 @@ class Flops(Experiment):
         for pool in lab.pools:
             encoded = lab.encoded(model, pool)
             rows += self._scoring(pool, encoded, outcome)
-            stages[pool.name] = self._engine(pool, encoded, outcome)
+            stages[pool.name] = self._engine(pool, encoded, outcome) | {
+                f"{name}, k′ = {row[1]:,}": Interval(float(row[at]), float(row[at]), float(row[at]))  # type: ignore[arg-type]
+                for row in rows
+                if row[0] == pool.name
+                for name, at in (("f_ColBERT", 7), ("f_XTR′", 9))
+            }
         outcome.tables.append(
             Table(
                 "scoring",

@@ -16,6 +16,7 @@ from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, points
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
+from weft.errors import invalid
 from weft.evaluation.adaptation import ALIGNMENTS, fold_protocol
 from weft.evaluation.pools import Encoded, Pool
 from weft.evaluation.scoring import score_all
@@ -67,6 +68,9 @@ class Pruning(Experiment):
         for name in ("beta_q", "beta_d"):
             for beta in getattr(self, name):
                 check_fraction(beta, name, self.name)
+        for gate in self.gates:
+            if gate not in GATES:
+                raise invalid("gates", self.name, f"of {', '.join(GATES)}", gate)
         models, pools = self._models(lab)
         outcome = Outcome(notes=[measured_on(pools)])
         alone: dict[str, dict[Key, PerQuery]] = {pool.name: {} for pool in pools}
@@ -88,11 +92,12 @@ class Pruning(Experiment):
 
     def _models(self, lab: Lab) -> tuple[list[Model], list[Pool]]:
         salient = [model for model in lab.models if model.encoder.has_salience]
-        if lab.given or (salient and not lab.options.quick) or (lab.options.recipe is None and not lab.options.quick):
+        if lab.given or (lab.options.recipe is None and not lab.options.quick):
             return salient or lab.models[:1], lab.pools
-        changes = {f"{name} gate": GATES[name] for name in self.gates}
-        variants = {n: {"model.query_gate": q, "model.document_gate": d} for n, (q, d) in changes.items()}
-        return list(train_variants(lab, variants, "models with saliences").values()), lab.held_out
+        gates = {f"{name} gate": GATES[name] for name in self.gates}
+        variants = {name: {"model.query_gate": q, "model.document_gate": d} for name, (q, d) in gates.items()}
+        trained = train_variants(lab, variants, "models with saliences")
+        return [*salient, *trained.values()], lab.held_out
 
     def _measure(
         self,
@@ -111,10 +116,10 @@ class Pruning(Experiment):
             ways |= {"idf": _by(encoded, idf), "random": _by(encoded, at_random)}
         for way, texts in ways.items():
             for beta_q in self.beta_q if way == model.name else self.beta_q[:2]:
-                queries = _weighed(prune(texts.queries, beta_q), encoded)
+                queries = prune(texts.queries, beta_q)
                 for beta_d in self.beta_d:
-                    documents = _weighed(prune(texts.documents, beta_d), encoded)
-                    scores = score_all(Encoded(queries, documents), "sum-of-max", threads=lab.options.threads)
+                    pruned = Encoded(queries, prune(texts.documents, beta_d), texts.weights)
+                    scores = score_all(pruned, "sum-of-max", threads=lab.options.threads)
                     key = (way, beta_q, beta_d)
                     alone[pool.name][key] = lab.measure(pool, scores, NDCG).values(NDCG)
                     kept = _best(scores, self.depth)
@@ -233,14 +238,13 @@ def at_random(texts: TokenVectors, documents: TokenVectors) -> NDArray[np.float3
 
 
 def _by(encoded: Encoded, score: Any) -> Encoded:
-    """Return the texts with another salience to choose tokens by."""
-    sides = (replace(texts, salience=score(texts, encoded.documents)) for texts in encoded)
-    return Encoded(*sides)
-
-
-def _weighed(texts: TokenVectors, encoded: Encoded) -> TokenVectors:
-    """Leave out saliences that are not the model's own: they choose tokens, and weigh none."""
-    return texts if encoded.documents.salience is not None else replace(texts, salience=None)
+    """Return the texts with other saliences, which choose tokens and weigh none."""
+    queries, documents = encoded.queries, encoded.documents
+    return Encoded(
+        replace(queries, salience=score(queries, documents)),
+        replace(documents, salience=score(documents, documents)),
+        weights=False,
+    )
 
 
 def _best(scores: NDArray[np.floating[Any]], depth: int) -> NDArray[np.bool_]:

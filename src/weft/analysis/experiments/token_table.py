@@ -77,7 +77,7 @@ class TokenTable(Experiment):
         chosen = ""
         for model in models:
             encoded = lab.encoded(model, pool)
-            encoded = Encoded(model.encoder.encode_query([text], truncation="ignore"), encoded.documents)
+            encoded = encoded._replace(queries=model.encoder.encode_query([text], truncation="ignore"))
             place = self._place(model, encoded, text)
             chosen = surface(model, encoded, text, place)
             query = encoded.queries[0][place : place + 1]

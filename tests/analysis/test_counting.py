@@ -1,0 +1,70 @@
+"""Operations: the paper's numbers, and the walk through a coded segment beside the engine's own."""
+
+import numpy as np
+import pytest
+
+from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
+from weft.index import codec
+from weft.index.arrays import Arrays
+from weft.index.segment import Segment, write_segment
+from weft.search.coded import CELLS, CENTROIDS, REFINE
+from weft.types import TokenVectors
+
+
+def test_the_papers_table():
+    # XTR table 1: 0.36e9 and 0.09e6 operations, 4,000 times fewer.
+    assert round(colbert_flops(16, 100, 55, 128) / 1e9, 2) == 0.36
+    assert round(xtr_flops(16, 100, 2.5) / 1e6, 2) == 0.09
+    assert round(colbert_flops(16, 100, 55, 128) / xtr_flops(16, 100, 2.5), -3) == 4000
+
+
+@pytest.fixture(scope="module")
+def segment(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((52_000, 8)).astype(np.float32)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    path = tmp_path_factory.mktemp("segment") / "a.seg"
+    write_segment(path, TokenVectors(values, np.arange(0, 52_001, 13)))  # 4,000 documents of 13 tokens
+    opened = Segment(path)
+    yield opened
+    opened.close()
+
+
+def test_the_walk_reads_the_lists_of_what_the_engine_finds(segment):
+    counter = SearchCounter(segment)
+    with Arrays(segment.path) as stored:
+        starts, lists = stored["list_starts"].copy(), stored["lists"].copy()
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        rotated = segment.rotate(rng.standard_normal((6, 8)).astype(np.float32))
+        scored, touched = counter.walk(rotated)
+        named = set(np.concatenate([lists[starts[c] : starts[c + 1]] for c in touched]).tolist())
+        found = segment.candidates(rotated, None, CELLS, CENTROIDS, 200)
+        # The engine ranks centroids by bytes: a few at the edge differ.
+        assert np.mean([d in named for d in found.tolist()]) > 0.97
+        assert len(touched) <= 6 * CENTROIDS <= scored
+
+
+def test_centroids_are_read_in_the_order_of_their_cells(segment):
+    counter = SearchCounter(segment)
+    with Arrays(segment.path) as stored:
+        codes = np.round(counter._centroids * np.float32(stored.info["scale"]) + 128).astype(np.uint8)
+        blocks, first = codec.block_layout(codes, stored["cell_starts"])
+        assert np.array_equal(blocks, stored["centroid_codes"])
+        assert np.array_equal(first, stored["cell_blocks"])
+
+
+def test_stages_of_a_search(segment):
+    counts = SearchCounter(segment).count(np.eye(8, dtype=np.float32)[:3], 10)
+    assert list(counts) == ["rotation", "cells", "centroids", "lists", "sketches", "integer scores", "final scores"]
+    dim = codec.padded_dim(8)
+    assert counts["integer scores"] == 3 * (2 * REFINE * 13 * dim + REFINE * 13)
+    brute = 3 * (2 * 52_000 * 8 + 52_000 + 4000)
+    assert sum(counts.values()) < brute
+
+
+def test_a_flat_segment_is_scored_whole(tmp_path):
+    write_segment(tmp_path / "b.seg", TokenVectors.from_list([np.ones((3, 4)), np.ones((2, 4))]))
+    opened = Segment(tmp_path / "b.seg")
+    assert SearchCounter(opened).count(np.ones((2, 4), np.float32), 10) == {"all documents": 2 * (2 * 5 * 4 + 5 + 2)}
+    opened.close()
