@@ -32,7 +32,7 @@ def top_tokens(
     --------
     >>> documents = TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]], [[0.7, 0.3]]])
     >>> rows, similarity = top_tokens(np.eye(2), documents, 2)
-    >>> rows.tolist(), similarity.round(2).tolist()
+    >>> rows.tolist(), similarity.astype(float).round(2).tolist()
     ([[0, 2], [0, 1]], [[0.9, 0.7], [0.6, 0.5]])
     """
     q = np.ascontiguousarray(query, dtype=np.float32)
