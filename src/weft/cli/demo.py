@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.types import Ranking
 
 COLLECTION = Path(__file__).parent.parent / "collections" / "demo"
-SHOWN = ("window-corners", "spicy-curry", "smoky-firms")
+SHOWN = ("window-corners", "lizard-window", "clean-fingers")
 """Queries to show: a question, and two that share no word with the passage that answers."""
 
 
