@@ -26,8 +26,8 @@ from weft.evaluation.scoring import to_run
 from weft.evaluation.suites import suite
 
 DEMO = Path(__file__).parent.parent / "collections" / "demo"
-HELD = 4
-"""So many encoded pools are held in memory."""
+HELD = 2 << 30
+"""Encoded pools are held in memory up to so many bytes, the last one always."""
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Lab:
     def _encode(self, model: Model, pool: Pool, digest: str) -> Encoded:
         key = (model.name, digest)
         if key not in self._encoded:
-            while len(self._encoded) >= HELD:
+            while sum(e.documents.values.nbytes for e in self._encoded.values()) > HELD:
                 del self._encoded[next(iter(self._encoded))]
             logger.info("encoding %s with %s", pool.name, model.name)
             folder = self.options.work / "encodings" / f"{slug(model.name)}-{model.encoder.document_length}"

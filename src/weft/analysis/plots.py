@@ -234,8 +234,8 @@ def plain_ticks(axes: Axes, x: Sequence[float]) -> None:
     """Write the values of a logarithmic axis in full, as many as there is room for."""
     from matplotlib.ticker import NullLocator
 
-    some = (
-        list(x) if len(x) <= 8 else [v for v in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 4000) if x[0] <= v <= x[-1]]
-    )
+    some = list(x)
+    if len(some) > 8:
+        some = [v for v in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 4000) if min(x) <= v <= max(x)]
     axes.set_xticks(some, [f"{v:,.0f}" if v >= 1 else f"{v:g}" for v in some])
     axes.xaxis.set_minor_locator(NullLocator())

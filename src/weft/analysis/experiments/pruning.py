@@ -17,7 +17,7 @@ from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
 from weft.errors import invalid
-from weft.evaluation.adaptation import ALIGNMENTS, fold_protocol
+from weft.evaluation.adaptation import ALIGNMENTS, Folds, fold_protocol
 from weft.evaluation.pools import Encoded, Pool
 from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
@@ -75,7 +75,7 @@ class Pruning(Experiment):
         outcome = Outcome(notes=[measured_on(pools)])
         alone: dict[str, dict[Key, PerQuery]] = {pool.name: {} for pool in pools}
         refined: dict[str, dict[Key, PerQuery]] = {pool.name: {} for pool in pools}
-        adapted: dict[str, dict[float, float]] = {pool.name: {} for pool in pools}
+        adapted: dict[str, dict[float, Folds | None]] = {pool.name: {} for pool in pools}
         for model in models:
             for pool in pools:
                 self._measure(lab, model, pool, model is models[0], alone, refined, adapted)
@@ -107,7 +107,7 @@ class Pruning(Experiment):
         first: bool,
         alone: dict[str, dict[Key, PerQuery]],
         refined: dict[str, dict[Key, PerQuery]],
-        adapted: dict[str, dict[float, float]],
+        adapted: dict[str, dict[float, Folds | None]],
     ) -> None:
         encoded = lab.encoded(model, pool)
         whole = score_all(encoded, "sum-of-max", threads=lab.options.threads)
@@ -127,15 +127,15 @@ class Pruning(Experiment):
                     if first and way == next(iter(ways)) and beta_q == self.beta_q[min(1, len(self.beta_q) - 1)]:
                         adapted[pool.name][beta_d] = self._adapted(lab, pool, encoded, kept)
 
-    def _adapted(self, lab: Lab, pool: Pool, encoded: Encoded, kept: NDArray[np.bool_]) -> float:
+    def _adapted(self, lab: Lab, pool: Pool, encoded: Encoded, kept: NDArray[np.bool_]) -> Folds | None:
         """Return what few-shot adaptation makes of the candidates that pruned tokens found (ALIGNER figure 7, AA)."""
         if len(pool.queries) < 16:
-            return float("nan")
+            return None
         values = {}
         for alignment in ALIGNMENTS:
             scores = np.where(kept, score_all(encoded, alignment, threads=lab.options.threads), -np.inf)
             values[alignment] = lab.measure(pool, scores, NDCG).values(NDCG)
-        return fold_protocol(values).mean
+        return fold_protocol(values)
 
     def _tables(
         self, alone: dict[str, dict[Key, PerQuery]], refined: dict[str, dict[Key, PerQuery]], outcome: Outcome
@@ -202,19 +202,20 @@ class Pruning(Experiment):
         self,
         model: Model,
         refined: dict[str, dict[Key, PerQuery]],
-        adapted: dict[str, dict[float, float]],
+        adapted: dict[str, dict[float, Folds | None]],
         outcome: Outcome,
     ) -> None:
         beta_q = self.beta_q[min(1, len(self.beta_q) - 1)]
         way = next(iter(next(iter(refined.values()))))[0]
         rows: list[list[Cell]] = []
         for pool, of in adapted.items():
-            for beta_d, value in of.items():
+            for beta_d, folds in of.items():
                 plain = macro([refined[pool][way, beta_q, beta_d]])
-                rows.append([pool, f"{beta_d:.0%}", plain, None if np.isnan(value) else value])
+                said = None if folds is None else f"{folds.mean:.3f} ±{folds.std:.3f}"
+                rows.append([pool, f"{beta_d:.0%}", plain, said])
         note = (
             f"Tokens chosen by {way}, β_q = {beta_q:.0%}, the best {self.depth} documents scored with all tokens of "
-            f"{model.name}. Adapted: mean of the fold protocol with 8 examples, see the experiment adaptation."
+            f"{model.name}. Adapted: mean ± standard deviation over folds of 8 examples, see the experiment adaptation."
         )
         title = f"{NDCG}, pruned and refined, with few-shot adaptation"
         outcome.tables.append(Table("adapted", title, ["collection", "β_d", "sum of max", "adapted"], rows, note))
