@@ -67,10 +67,9 @@ class ColBERT:
         nested = [one for one in flat if not isinstance(one, str)]
         if nested and len(nested) != len(flat):
             raise invalid("sentences", "encode", "texts, or lists of texts", "both")
-        options = {"batch_size": batch_size, "progress": show_progress_bar}
         texts = [text for group in flat for text in group] if nested else flat
         encode = self.encoder.encode_query if is_query else self.encoder.encode_document
-        vectors: list[Any] = list(encode(texts, **options))
+        vectors: list[Any] = list(encode(texts, batch_size=batch_size, progress=show_progress_bar))
         if convert_to_tensor or not convert_to_numpy:
             import torch
 
