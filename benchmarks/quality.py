@@ -122,11 +122,11 @@ class Heads:
     """A projection and, perhaps, salience heads trained on a frozen base."""
 
     def __init__(self, folder: str) -> None:
-        from sentence_transformers import MultiVectorEncoder
+        from weft.encoders.importers import import_checkpoint
 
         self.W: np.ndarray | None = None
         self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
-        for module in MultiVectorEncoder(folder, device="cpu"):
+        for module in import_checkpoint(Path(folder), folder)[0]:
             if type(module).__name__ == "Dense":
                 self.W = module.linear.weight.detach().numpy()
             elif type(module).__name__ == "Salience":

@@ -70,7 +70,9 @@ def load(
     model, layout = import_checkpoint(
         folder, name, device=device, projection=projection, trust_remote_code=trust_remote_code
     )
-    settings = describe(model, Path(name).name, {"source": name, "layout": layout})
+    # A folder's place says nothing elsewhere: an exported model remembers only its name.
+    source = Path(name).name if Path(name).exists() else name
+    settings = describe(model, Path(name).name, {"source": source, "layout": layout})
     return settings, plain_tokenizer(model), TorchBackend(model, settings)
 
 
