@@ -175,14 +175,17 @@ class Lab:
 
     def measure(self, pool: Pool, scores: NDArray[np.floating[Any]], *measures: str, depth: int = 100) -> Scores:
         """Measure scores (queries, documents); −∞ stands for documents that were not found."""
+        return evaluate(self.run(pool, scores, depth), {query: pool.qrels[query] for query in pool.queries}, measures)
+
+    def run(self, pool: Pool, scores: NDArray[np.floating[Any]], depth: int = 100) -> dict[str, dict[str, float]]:
+        """Turn scores (queries, documents) into a run; −∞ stands for documents that were not found."""
         if pool.name in self._own:  # a query that is a document of the collection never is its own answer
             scores = scores.copy()
             place = {name: i for i, name in enumerate(pool.documents)}
             for row, query in enumerate(pool.queries):
                 if query in place:
                     scores[row, place[query]] = -np.inf
-        run = to_run(pool.queries, list(pool.documents), scores, depth)
-        return evaluate(run, {query: pool.qrels[query] for query in pool.queries}, measures)
+        return to_run(pool.queries, list(pool.documents), scores, depth)
 
     def encoded(self, model: Model, pool: Pool) -> Encoded:
         """Return a pool's token vectors, from the work folder if they are there."""

@@ -88,7 +88,27 @@ def drawing(
         yield axes
         shown = [ax for ax in axes.ravel() if ax.axison]
         assert all(ax.get_xlabel() and ax.get_ylabel() for ax in shown), f"{name}: an axis without a label"
+        _legend(figure, shown)
         plots.append(Plot(name, caption, _bytes(figure, "png"), _bytes(figure, "svg")))
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Name what the axes show: inside a single plot with few entries, else once for all of them, below."""
+    named: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            named.setdefault(label, handle)
+    if not named:
+        return
+    if len(axes) == 1 and len(named) <= 3:
+        axes[0].legend(loc="best")
+        return
+    room = figure.get_figwidth() * 11  # characters that fit beside each other, about
+    columns = int(room / (max(map(len, named)) + 7))
+    figure.legend(
+        list(named.values()), list(named), loc="outside lower center", ncols=min(max(columns, 1), len(named), 5)
+    )
 
 
 def _bytes(figure: Figure, form: str) -> bytes:
@@ -99,12 +119,13 @@ def _bytes(figure: Figure, form: str) -> bytes:
     return out.getvalue()
 
 
-def style(number: int) -> dict[str, Any]:
-    """Return colour, marker and stroke of the number-th line."""
+def style(number: int, *, marked: bool = True) -> dict[str, Any]:
+    """Return colour, marker and stroke of the number-th line; without markers the strokes tell lines apart."""
+    stroke = number // len(COLOURS) if marked else number
     return {
         "color": COLOURS[number % len(COLOURS)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": STROKES[number // len(COLOURS) % len(STROKES)],
+        "marker": MARKERS[number % len(MARKERS)] if marked else "",
+        "linestyle": STROKES[stroke % len(STROKES)],
     }
 
 
@@ -119,22 +140,28 @@ def lines(
     log: bool = False,
     marked: bool = True,
     first: int = 0,
+    together: int = 1,
 ) -> None:
-    """Draw one line for each series, its interval as a band; None leaves a gap."""
+    """Draw one line for each series, its interval as a band; None leaves a gap.
+
+    `first` is the number of the first line's style. So many lines `together` share a colour and differ in stroke.
+    """
     for number, (name, estimates) in enumerate(series.items()):
-        look = style(first + number) | ({} if marked else {"marker": ""})
+        look = style(first + number // together, marked=marked)
+        if together > 1:
+            look["linestyle"] = STROKES[number % together]
         known = [(at, e) for at, e in zip(x, estimates, strict=True) if e is not None]
         if not known:
             continue
         at, found = [a for a, _ in known], [e for _, e in known]
-        axes.plot(at, [e.value for e in found], label=name or None, **look)
+        axes.plot(at, [e.value for e in found], label=name if len(series) > 1 else None, **look)
         axes.fill_between(
             at, [e.low for e in found], [e.high for e in found], color=look["color"], alpha=0.15, linewidth=0
         )
     if log:
         axes.set_xscale("log")
         plain_ticks(axes, x)
-    finish(axes, xlabel, ylabel, title, legend=any(series))
+    finish(axes, xlabel, ylabel, title)
 
 
 def bars(
@@ -160,7 +187,7 @@ def bars(
             values,
             width * 0.92,
             yerr=reach,
-            label=name,
+            label=name if len(series) > 1 else None,
             color=COLOURS[number % len(COLOURS)],
             hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6],
             edgecolor="white",
@@ -174,7 +201,7 @@ def bars(
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
     axes.grid(axis="x", visible=False)
-    finish(axes, xlabel, ylabel, title, legend=len(series) > 1)
+    finish(axes, xlabel, ylabel, title)
 
 
 def heatmap(
@@ -213,28 +240,22 @@ def heatmap(
     figure = axes.get_figure()
     assert figure is not None
     figure.colorbar(image, ax=axes, label=unit, fraction=0.045, pad=0.02)
-    finish(axes, xlabel, ylabel, title, legend=False)
+    finish(axes, xlabel, ylabel, title)
 
 
-def finish(axes: Axes, xlabel: str, ylabel: str, title: str, *, legend: bool) -> None:
-    """Label the axes; the legend goes below where it would cover too much."""
+def finish(axes: Axes, xlabel: str, ylabel: str, title: str = "") -> None:
+    """Label the axes."""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     if title:
         axes.set_title(title)
-    if legend:
-        entries = len(axes.get_legend_handles_labels()[0])
-        if entries <= 4:
-            axes.legend(loc="best")
-        else:
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=min(entries, 4))
 
 
 def plain_ticks(axes: Axes, x: Sequence[float]) -> None:
     """Write the values of a logarithmic axis in full, as many as there is room for."""
     from matplotlib.ticker import NullLocator
 
-    some = list(x)
+    some: Sequence[float] = list(x)
     if len(some) > 8:
         some = [v for v in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 4000) if min(x) <= v <= max(x)]
     axes.set_xticks(some, [f"{v:,.0f}" if v >= 1 else f"{v:g}" for v in some])

@@ -10,11 +10,12 @@ import numpy as np
 from weft.alignment import Alignment
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, estimate, macro
-from weft.analysis.experiments.common import NDCG, PerQuery, by_alignment, measured_on, shown
+from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, shown
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import bars, drawing
-from weft.evaluation.adaptation import ALIGNMENTS, Folds, best_on_examples, choose, fold_protocol
+from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, best_on_examples, choose, fold_protocol
 from weft.evaluation.baselines import slug
+from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
 
 RULES = {"paper": best_on_examples, "weft": choose}
@@ -58,11 +59,17 @@ class Adaptation(Experiment):
     def _measure(self, lab: Lab, model: Model, outcome: Outcome) -> None:
         named = {text: Alignment.parse(text) for text in dict.fromkeys((self.current, *self.alignments))}
         found: dict[str, dict[str, PerQuery]] = {}
+        evidence: dict[str, Evidence] = {}
         for pool in lab.pools:
             if len(pool.queries) < 2 * min(self.sizes):
                 outcome.notes.append(f"{pool.name} is left out: {len(pool.queries)} queries make no folds.")
                 continue
-            found[pool.name] = by_alignment(lab, model, pool, named)
+            runs = {
+                text: lab.run(pool, score_all(lab.encoded(model, pool), alignment, threads=lab.options.threads))
+                for text, alignment in named.items()
+            }
+            evidence[pool.name] = Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries})
+            found[pool.name] = {text: np.asarray(values) for text, values in evidence[pool.name].ndcg.items()}
         if not found:
             return
         folds: dict[tuple[str, str, int], Folds] = {}
@@ -70,7 +77,9 @@ class Adaptation(Experiment):
             for rule, function in RULES.items():
                 for size in self.sizes:
                     if len(values[self.current]) >= 2 * size:
-                        folds[pool_name, rule, size] = fold_protocol(values, self.current, size=size, rule=function)
+                        folds[pool_name, rule, size] = fold_protocol(
+                            evidence[pool_name], self.current, size=size, rule=function
+                        )
         self._table(model, found, folds, outcome)
         self._draw(model, found, folds, outcome)
         self._say(model, found, folds, outcome)
@@ -133,7 +142,6 @@ class Adaptation(Experiment):
         with drawing(f"gain-{slug(model.name)}", caption, outcome.plots, size=size_of) as axes:
             bars(axes[0, 0], list(found), series, ylabel=f"{NDCG} against {self.current} (points)", xlabel="collection")
             axes[0, 0].axhline(0, color="#333333", linewidth=1)
-            axes[0, 0].legend(loc="best", ncols=2)
 
     def _gain(self, values: dict[str, PerQuery], fold: Folds | None, size: int) -> Interval | None:
         """Return the gain in points, and a standard deviation of the folds' gains to either side."""

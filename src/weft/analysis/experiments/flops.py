@@ -164,14 +164,14 @@ class Flops(Experiment):
             for i, (pool, of) in enumerate(stages.items()):
                 at = [names.index(stage) + (i - (len(stages) - 1) / 2) * width for stage in of]
                 values = [interval.value for interval in of.values()]
-                ax.barh(at, values, width * 0.9, label=pool, color=COLOURS[i % len(COLOURS)])
+                ax.barh(
+                    at, values, width * 0.9, label=pool if len(stages) > 1 else None, color=COLOURS[i % len(COLOURS)]
+                )
             ax.set_xscale("log")
             ax.set_yticks(range(len(names)), names)
             ax.invert_yaxis()
             ax.grid(axis="y", visible=False)
-            finish(ax, "operations a query", "stage of the search", "", legend=False)
-            if len(stages) > 1:
-                ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
+            finish(ax, "operations a query", "stage of the search")
 
 
 def _cells(of: Interval) -> list[Cell]:

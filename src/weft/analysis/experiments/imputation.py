@@ -91,7 +91,6 @@ class Imputation(Experiment):
                 axes[0, 0], groups, series, ylabel=f"{MRR}, mean of collections", title=model, xlabel="tokens retrieved"
             )
             axes[0, 0].axhline(whole.value, color="#333333", linewidth=1.2, linestyle="--", label=GATHERED)
-            axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.01, 1))
 
     def _say(self, model: str, found: dict[str, dict[str, list[PerQuery]]], outcome: Outcome) -> None:
         for k in self.k_prime:

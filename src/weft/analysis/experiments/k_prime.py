@@ -139,4 +139,13 @@ class KPrime(Experiment):
                 for model in models:
                     for score in (XTR_SCORE, COLBERT_SCORE):
                         series[f"{model.name}, {score}"] = [macro(found[model.name, score, k, one]) for k in ks]
-                lines(ax, ks, series, xlabel="k′ (tokens a query token)", ylabel=f"{one}, mean", title=one, log=True)
+                lines(
+                    ax,
+                    ks,
+                    series,
+                    xlabel="k′ (tokens a query token)",
+                    ylabel=f"{one}, mean",
+                    title=one,
+                    log=True,
+                    together=2,
+                )

@@ -17,7 +17,7 @@ from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
 from weft.errors import invalid
-from weft.evaluation.adaptation import ALIGNMENTS, Folds, fold_protocol
+from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, fold_protocol
 from weft.evaluation.pools import Encoded, Pool
 from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
@@ -131,11 +131,11 @@ class Pruning(Experiment):
         """Return what few-shot adaptation makes of the candidates that pruned tokens found (ALIGNER figure 7, AA)."""
         if len(pool.queries) < 16:
             return None
-        values = {}
+        runs = {}
         for alignment in ALIGNMENTS:
             scores = np.where(kept, score_all(encoded, alignment, threads=lab.options.threads), -np.inf)
-            values[alignment] = lab.measure(pool, scores, NDCG).values(NDCG)
-        return fold_protocol(values)
+            runs[alignment] = lab.run(pool, scores)
+        return fold_protocol(Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries}))
 
     def _tables(
         self, alone: dict[str, dict[Key, PerQuery]], refined: dict[str, dict[Key, PerQuery]], outcome: Outcome

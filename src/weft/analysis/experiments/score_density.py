@@ -136,6 +136,8 @@ class ScoreDensity(Experiment):
                     marked=False,
                 )
                 ax.set_ylim(bottom=0)
+                known = np.any([np.any([group.any(axis=0) for group in found[m.name]], axis=0) for m in models], axis=0)
+                ax.set_xlim(left=float(BINS[int(np.argmax(known))]) - 0.04, right=1.01)
 
 
 def _density(similarity: NDArray[Any]) -> NDArray[np.float64]:

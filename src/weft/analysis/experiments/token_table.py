@@ -13,7 +13,7 @@ from weft.analysis.experiments.common import measured_on
 from weft.analysis.experiments.pruning import idf
 from weft.analysis.experiments.token_ranks import query_ids, real_tokens
 from weft.analysis.lab import Lab, Model
-from weft.analysis.plots import drawing, finish, style
+from weft.analysis.plots import drawing, finish, plain_ticks, style
 from weft.analysis.scoring import Owners, top_tokens
 from weft.analysis.variants import compared
 from weft.evaluation.baselines import slug
@@ -74,7 +74,6 @@ class TokenTable(Experiment):
         self, lab: Lab, models: list[Model], pool: Pool, query_id: str | None, text: str, number: int, outcome: Outcome
     ) -> None:
         curves: dict[str, tuple[NDArray[np.float32], NDArray[np.bool_]]] = {}
-        chosen = ""
         for model in models:
             encoded = lab.encoded(model, pool)
             encoded = encoded._replace(queries=model.encoder.encode_query([text], truncation="ignore"))
@@ -113,17 +112,18 @@ class TokenTable(Experiment):
                 )
             )
             outcome.findings.append(f"{model.name}, “{chosen}” in “{text}”: {said}.")
-            curves[model.name] = (similarity[0, :DEPTH], gold[:DEPTH])
-        caption = f"“{chosen}” in “{text}”: similarity by rank; rings are tokens of relevant documents."
+            curves[f"{model.name}, “{chosen}”"] = (similarity[0, :DEPTH], gold[:DEPTH])
+        caption = f"“{text}”: similarity of retrieved tokens by rank; rings are tokens of relevant documents."
         with drawing(f"similarity-{number}", caption, outcome.plots, size=(6.6, 3.8)) as axes:
             ax = axes[0, 0]
             for i, (name, (values, gold)) in enumerate(curves.items()):
-                look = style(i) | {"marker": ""}
+                look = style(i, marked=False)
                 ranks = np.arange(1, len(values) + 1)
                 ax.plot(ranks, values, label=name, **look)
                 ax.plot(ranks[gold], values[gold], "o", mfc="none", mec=look["color"], markersize=6)
             ax.set_xscale("log")
-            finish(ax, "rank of the retrieved token", "similarity (cosine)", f"“{chosen}”", legend=True)
+            plain_ticks(ax, [float(rank) for rank in range(1, DEPTH + 1)])
+            finish(ax, "rank of the retrieved token", "similarity (cosine)", f"“{text[:60]}”")
 
     def _place(self, model: Model, encoded: Encoded, text: str) -> int:
         """Return which token of the query to show: the one asked for, or the rarest."""
