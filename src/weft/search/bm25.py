@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class BM25:
             import Stemmer
         except ImportError:
             raise missing_extra("bm25s", extra, "BM25") from None
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG and tells of every index
         self.ids = list(corpus)
         self._stemmer = Stemmer.Stemmer("english")
         self._retriever = bm25s.BM25(k1=K1, b=B)
