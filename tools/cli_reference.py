@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from typing import Any
@@ -10,7 +11,8 @@ PAGE = "cli.md"
 INTRODUCTION = """# The command line
 
 Results go to stdout, messages to stderr. The exit code is 0 when all went well, 1 with one line that says what was
-wrong, 2 for wrong usage, 130 after Ctrl-C, which leaves an index sound. Every verb has `--help`.
+wrong, 2 for wrong usage, 130 after Ctrl-C, which leaves an index sound. Every verb has `--help`;
+`weft -v VERB …` says more on stderr, `weft --version` which version it is.
 
 For completion of verbs and options with the Tab key, in bash, zsh, fish or PowerShell:
 
@@ -24,8 +26,13 @@ def reference() -> str:
     """Return the page: typer's own description of all verbs, below our introduction."""
     command = [sys.executable, "-m", "typer", "weft.cli.main", "utils", "docs", "--name", "weft"]
     described = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    _, _, verbs = described.partition("**Commands**:")
-    return f"{INTRODUCTION}\n**Verbs**:{verbs}"
+    _, _, verbs = described.partition("\n## ")
+    from weft.cli.main import app
+
+    commands = app.registered_commands
+    told = [(command.name, (inspect.getdoc(command.callback) or "").split("\n")[0]) for command in commands]
+    listed = "\n".join(f"| [`weft {name}`](#weft-{name}) | {line} |" for name, line in told)
+    return f"{INTRODUCTION}\n| verb | |\n| --- | --- |\n{listed}\n\n## {verbs}"
 
 
 def on_files(files: Any, config: Any) -> Any:
