@@ -7,7 +7,15 @@ pytest.importorskip("scipy")
 from scipy import stats
 
 from weft.errors import DataError, InvalidParameterError
-from weft.evaluation.adaptation import ALIGNMENTS, PRIOR, best_on_examples, choose, fold_protocol
+from weft.evaluation.adaptation import (
+    ALIGNMENTS,
+    PRIOR,
+    Evidence,
+    best_on_examples,
+    blurred_gain,
+    choose,
+    fold_protocol,
+)
 
 CURRENT = "sum-of-max"
 
@@ -35,7 +43,7 @@ def test_the_posterior_is_students():
     log = -0.5 * (((d[:, None] - gain) ** 2).sum(axis=0) / variance + len(d) * np.log(variance))
     weight = np.exp(log - log.max())
     weight /= weight.sum()
-    assert option.gain == pytest.approx((weight * gain).sum(), abs=0.005)
+    assert option.gain == pytest.approx((weight * gain).sum(), abs=0.005)  # d is in nDCG itself here
     assert option.certainty == pytest.approx(weight[gain > 0].sum(), abs=0.01)
 
 
@@ -152,6 +160,70 @@ def test_with_many_examples_it_finds_what_the_oracle_finds():
         values = sampled(rng, dict(zip(NAMES, TABLE_7[task], strict=True)), 1600)
         found = fold_protocol(values, size=200)
         assert found.mean > found.default + 0.8 * (found.oracle - found.default)
+
+
+class TestBlurredRanks:
+    def test_are_sums_of_chances(self):
+        """Against the definition, written out."""
+        scores = {"a": 3.0, "b": 2.5, "c": 2.4, "d": 0.0}
+        noise = 0.3 * np.std([3.0, 2.5, 2.4, 0.0])
+
+        def rank(name):
+            others = [other for other in scores if other != name]
+            return 1 + sum(1 / (1 + np.exp((scores[name] - scores[other]) / noise)) for other in others)
+
+        expected = np.log2(2 / rank("b") + 1 / rank("d") + 1 / 5)
+        assert blurred_gain(scores, {"b": 2, "d": 1, "lost": 1, "a": 0}) == pytest.approx(expected)
+
+    def test_move_with_every_score(self):
+        """Before two documents change places, and after."""
+        found = [blurred_gain({"good": 1.0 + x, "bad": 1.5, "other": 0.0}, {"good": 1}) for x in np.linspace(0, 1, 9)]
+        assert found == sorted(set(found))
+
+    def test_the_scale_of_scores_does_not_matter(self):
+        scores = {f"d{i}": float(x) for i, x in enumerate(np.random.default_rng(0).normal(size=30))}
+        shifted = {name: 7 * score - 3 for name, score in scores.items()}
+        assert blurred_gain(scores, {"d4": 1}) == pytest.approx(blurred_gain(shifted, {"d4": 1}))
+
+    @pytest.mark.parametrize(
+        ("documents", "grades", "expected"),
+        [
+            ({}, {"a": 1}, 0.0),
+            ({"a": 1.0}, {}, 0.0),
+            ({"a": 1.0}, {"a": 0}, 0.0),
+            ({"a": 1.0, "b": 1.0}, {"a": 1}, -np.log2(1.5)),
+        ],
+    )
+    def test_edges(self, documents, grades, expected):
+        assert blurred_gain(documents, grades) == pytest.approx(expected)
+
+    def test_evidence_of_runs(self):
+        runs = {CURRENT: {"q": {"a": 2.0, "b": 1.0}, "r": {"a": 1.0}}, "top-k:2": {"q": {"b": 2.0, "a": 1.0}}}
+        evidence = Evidence.of(runs, {"q": {"b": 1}, "r": {"a": 1}})
+        np.testing.assert_allclose(evidence.ndcg[CURRENT], [1 / np.log2(3), 1.0])
+        np.testing.assert_allclose(evidence.ndcg["top-k:2"], [1.0, 0.0])
+        assert evidence.blurred["top-k:2"][0] > evidence.blurred[CURRENT][0]
+
+    def test_finer_evidence_decides_sooner(self):
+        """Documents that come closer and closer, though only one of six changes places."""
+        coarse = {
+            CURRENT: np.array([0.6, 1.0, 0.5, 1.0, 0.4, 1.0]),
+            "top-k:2": np.array([0.6, 1.0, 0.5, 1.0, 0.5, 1.0]),
+        }
+        fine = {
+            CURRENT: np.array([-1.6, -0.4, -2.1, -0.3, -2.9, -0.5]),
+            "top-k:2": np.array([-1.2, -0.1, -1.8, -0.1, -2.2, -0.2]),
+        }
+        assert not choose(coarse, CURRENT).changed
+        choice = choose(Evidence(coarse, fine), CURRENT)
+        assert choice.changed
+        assert choice.options[1].gain == pytest.approx(0.1 / 8)  # of nDCG@10, and shrunk
+
+    def test_what_looks_worse_by_ndcg_is_never_chosen(self):
+        coarse = {CURRENT: np.full(8, 0.6), "top-k:2": np.full(8, 0.5)}
+        fine = {CURRENT: np.full(8, -2.0), "top-k:2": np.full(8, -1.0)}
+        assert choose(Evidence(coarse, fine), CURRENT).options[1].certainty > 0.9
+        assert not choose(Evidence(coarse, fine), CURRENT).changed
 
 
 def test_alignments_of_the_paper():

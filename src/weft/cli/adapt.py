@@ -70,8 +70,8 @@ def adapt(
             raise DataError("no query has a judgement")
         encoder = encoder_of(opened, model)
         tokens = encoder.encode_query([texts[name] for name in names])
-        values = score_examples(opened, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
-        choice = choose(values, opened.alignment, certainty=certainty)
+        measured = score_examples(opened, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
+        choice = choose(measured, opened.alignment, certainty=certainty)
         if choice.changed and not dry_run:
             opened.remember_alignment(choice.alignment)
     if as_json:

@@ -2,15 +2,19 @@
 
 The vectors of an index stay as they are; the alignment is chosen by nDCG@10 on a few judged queries, over documents
 that are already retrieved. The paper takes the best one on its examples. With eight of them that is often chance, and
-where the alignment in use is already right the paper's own table shows what chance costs (NQ −3.2, FiQA −3.6, nDCG
-points). So here the alignment in use stays unless the examples are evidence enough against it.
+where the alignment in use is already right the paper's own table shows what chance costs (NQ −3.2, FiQA −3.6 points of
+nDCG@10). So here the alignment in use stays unless the examples are evidence enough against it.
 
-The evidence is weighed as follows. An alternative's gain is the mean over all queries to come of its difference d in
-nDCG@10; the examples are a sample of d. Before the examples an alternative is thought to gain nothing, with the weight
-of `PRIOR.examples` examples, and differences to scatter with `PRIOR.spread`, with the weight of `PRIOR.of_spread`
-examples. That is the normal-inverse-gamma prior, the posterior of the gain is Student's t, and the *certainty* of an
-alternative is the share of it above 0. Of those with enough certainty the one with the greatest expected gain is taken.
-Few examples, or examples that disagree, leave everything as it is; many that agree outweigh the prior.
+nDCG@10 is a coarse witness: on most of eight queries the ten best documents do not change places at all. What is
+weighed is therefore finer, how far up the relevant documents stand when ranks are blurred (`blurred_gain`). A
+difference of 1 says that they stand twice as high.
+
+The weighing. An alternative's advantage is the mean over all queries to come of its difference d; the examples are a
+sample of d. Before them, no advantage has the weight of `Prior.examples` examples, and a standard deviation of d of
+`Prior.spread` that of `Prior.of_spread`: the normal-inverse-gamma prior. The posterior of the advantage is then
+Student's t, and the *certainty* of an alternative is the share of it above 0. Of those with enough certainty, the one
+with the best nDCG@10 on the examples is taken. Few examples, or examples that disagree, leave everything as it is; many
+that agree outweigh the prior.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import DataError, invalid, missing_extra
+from weft.evaluation.measures import evaluate
+from weft.evaluation.runs import Qrels, Run
 
 MEASURE = "nDCG@10"
 ALIGNMENTS = (
@@ -35,15 +41,19 @@ ALIGNMENTS = (
 CERTAINTY = 0.9
 """So sure must one be that an alternative is better."""
 FOLD = 8
+BLUR = 0.3
+"""Ranks are blurred as if scores had noise of this much of their standard deviation."""
+BLURRED = 20
+"""That of the best so many documents."""
 
 
 class Prior(NamedTuple):
     """What is thought before any example."""
 
     examples: float = 2.0
-    """That there is no gain weighs as so many examples."""
-    spread: float = 0.2
-    """Differences between two alignments on a query scatter so much in nDCG@10."""
+    """That there is no advantage weighs as so many examples."""
+    spread: float = 0.25
+    """The differences between two alignments scatter so much over queries."""
     of_spread: float = 4.0
     """And that weighs as so many examples."""
 
@@ -59,9 +69,9 @@ class Option:
     score: float
     """Mean nDCG@10 on the examples."""
     gain: float
-    """Expected gain over the alignment in use on queries to come: the mean difference, shrunk by the prior."""
+    """Expected gain in nDCG@10 over the alignment in use on queries to come: the mean difference, shrunk."""
     certainty: float
-    """How sure it is that there is a gain at all, 0 … 1; 0.5 where nothing is known."""
+    """How sure it is to be better at all, 0 … 1; 0.5 where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -110,21 +120,72 @@ class Choice:
 
 
 Values: TypeAlias = Mapping[str, ArrayLike]
-"""{alignment: nDCG@10 of each query}, the same queries in the same order for all."""
-Rule: TypeAlias = Callable[[Values, str], Choice]
+"""{alignment: a number for each query}, the same queries in the same order for all."""
 
 
-def choose(values: Values, current: str, *, certainty: float = CERTAINTY, prior: Prior = PRIOR) -> Choice:
-    """Choose an alignment by what each of them scores on judged queries; see the module's first lines for the rule.
+@dataclass(frozen=True)
+class Evidence:
+    """Judged queries under each alignment."""
+
+    ndcg: Values
+    """nDCG@10."""
+    blurred: Values
+    """`blurred_gain`: what certainty is made of."""
+
+    @classmethod
+    def of(cls, runs: Mapping[str, Run], qrels: Qrels) -> Evidence:
+        """Measure the runs of each alignment, {alignment: run}, each with the same candidates or about as many."""
+        ndcg = {name: evaluate(run, qrels, [MEASURE]).values(MEASURE) for name, run in runs.items()}
+        blurred = {
+            name: np.array([blurred_gain(run.get(query, {}), grades) for query, grades in qrels.items()])
+            for name, run in runs.items()
+        }
+        return cls(ndcg, blurred)
+
+
+Rule: TypeAlias = Callable[[Evidence, str], "Choice"]
+
+
+def blurred_gain(documents: Mapping[str, float], grades: Mapping[str, int]) -> float:
+    """Return log₂ Σ g / r over the relevant documents of a query, g their grades and r their blurred ranks.
+
+    A blurred rank counts 1 for the document itself and σ((s′ − s) / 0.3 σ_s) for each other one, σ_s the standard
+    deviation of the best 20 scores: a document that is almost overtaken counts as half overtaken. It moves with every
+    score, whereas a rank moves only when two documents change places. With one relevant document this is −log₂ r.
+
+    Examples
+    --------
+    >>> far, near = {"good": 9.0, "bad": 1.0, "worse": 0.0}, {"good": 2.0, "bad": 1.9, "worse": 0.0}
+    >>> round(blurred_gain(far, {"good": 1}), 2), round(blurred_gain(near, {"good": 1}), 2)
+    (-0.0, -0.5)
+    """
+    relevant = {name: grade for name, grade in grades.items() if grade > 0}
+    if not relevant:
+        return 0.0
+    scores = np.array(list(documents.values()), dtype=np.float64)
+    noise = BLUR * float(np.sort(scores)[::-1][:BLURRED].std()) if len(scores) else 0.0
+    total = 0.0
+    for name, grade in relevant.items():
+        rank = len(scores) + 1.0  # what was not found stands behind everything that was
+        if name in documents:
+            distance = scores - documents[name]
+            ahead = 1 / (1 + np.exp(np.clip(-distance / noise, -50, 50))) if noise > 0 else np.full(len(scores), 0.5)
+            rank = 0.5 + float(ahead.sum())  # its own 0.5 is among them
+        total += grade / rank
+    return math.log2(total)
+
+
+def choose(examples: Evidence | Values, current: str, *, certainty: float = CERTAINTY, prior: Prior = PRIOR) -> Choice:
+    """Choose an alignment by judged queries; see the module's first lines for the rule.
 
     Parameters
     ----------
-    values : {alignment: array (queries,)}
-        nDCG@10 of each query; the alignment in use must be among them.
+    examples : Evidence, or {alignment: array (queries,)}
+        With nDCG@10 alone the certainty is made of that. The alignment in use must be among them.
     current : str
         The alignment in use, which stays unless the evidence is strong.
     certainty : float
-        How sure one must be of a gain. 0.5 takes whatever looks better at all.
+        How sure one must be of an advantage. 0.5 takes whatever looks better at all.
     prior : Prior
 
     Examples
@@ -139,54 +200,61 @@ def choose(values: Values, current: str, *, certainty: float = CERTAINTY, prior:
     """
     if not 0.5 <= certainty < 1:
         raise invalid("certainty", "choose", "a number from 0.5 up to 1", certainty)
-    arrays = _arrays(values, current)
-    d = {name: scores - arrays[current] for name, scores in arrays.items()}
-    options = tuple(
-        Option(name, float(arrays[name].mean()), *(_posterior(d[name], prior) if name != current else (0.0, 0.5)))
-        for name in arrays
-    )
-    sure = [option for option in options if option.alignment != current and option.certainty >= certainty]
-    chosen = max(sure, key=lambda option: option.gain).alignment if sure else current
-    return Choice(chosen, current, options, len(arrays[current]), certainty)
+    ndcg, blurred = _arrays(examples, current)
+    queries = len(ndcg[current])
+    options = []
+    for name, values in ndcg.items():
+        gain = float((values - ndcg[current]).sum()) / (prior.examples + queries)
+        sure = 0.5 if name == current else _certainty(blurred[name] - blurred[current], prior)
+        options.append(Option(name, float(values.mean()), gain, sure))
+    able = [option for option in options if option.certainty >= certainty and option.gain >= 0]
+    able = [option for option in able if option.alignment != current]
+    chosen = max(able, key=lambda option: (option.score, option.certainty)).alignment if able else current
+    return Choice(chosen, current, tuple(options), queries, certainty)
 
 
-def best_on_examples(values: Values, current: str) -> Choice:
+def best_on_examples(examples: Evidence | Values, current: str) -> Choice:
     """Choose as the paper does: what scores best on the examples; of equals the alignment in use, then the first."""
-    arrays = _arrays(values, current)
+    ndcg, _ = _arrays(examples, current)
     options = tuple(
-        Option(name, float(scores.mean()), float((scores - arrays[current]).mean()), 0.5)
-        for name, scores in arrays.items()
+        Option(name, float(values.mean()), float((values - ndcg[current]).mean()), 0.5) for name, values in ndcg.items()
     )
     top = max(option.score for option in options)
     equals = [option.alignment for option in options if option.score >= top - 1e-12]
     chosen = current if current in equals else equals[0]
-    return Choice(chosen, current, options, len(arrays[current]), 0.5)
+    return Choice(chosen, current, options, len(ndcg[current]), 0.5)
 
 
-def _posterior(d: NDArray[np.float64], prior: Prior) -> tuple[float, float]:
-    """Return the expected gain, and the probability of a gain above 0."""
+def _certainty(d: NDArray[np.float64], prior: Prior) -> float:
+    """Return the probability that the mean of all differences to come is above 0."""
     if not np.any(d):  # the same ranking for every example: nothing is known
-        return 0.0, 0.5
+        return 0.5
     try:
         from scipy.special import stdtr
     except ImportError:
         raise missing_extra("scipy", "eval", "adapting an alignment") from None
     n, mean = len(d), float(d.mean())
-    weight = prior.examples + n
-    gain = n * mean / weight
-    freedom = prior.of_spread + n
+    weight, freedom = prior.examples + n, prior.of_spread + n
     scatter = float(((d - mean) ** 2).sum())
     variance = (prior.of_spread * prior.spread**2 + scatter + prior.examples * n * mean**2 / weight) / freedom
-    return gain, float(stdtr(freedom, gain / math.sqrt(variance / weight)))
+    return float(stdtr(freedom, n * mean / weight / math.sqrt(variance / weight)))
 
 
-def _arrays(values: Values, current: str) -> dict[str, NDArray[np.float64]]:
-    if current not in values:
-        raise invalid("current", "choose", f"one of the alignments compared: {', '.join(values)}", current)
-    arrays = {name: np.asarray(scores, dtype=np.float64) for name, scores in values.items()}
-    if len({array.shape for array in arrays.values()}) != 1 or arrays[current].ndim != 1 or not len(arrays[current]):
-        raise invalid("values", "choose", "one number a query, at least one, for each alignment", values)
-    return arrays
+Arrays: TypeAlias = dict[str, NDArray[np.float64]]
+
+
+def _arrays(examples: Evidence | Values, current: str) -> tuple[Arrays, Arrays]:
+    given = examples if isinstance(examples, Evidence) else Evidence(examples, examples)
+    ndcg, blurred = (
+        {name: np.asarray(values, dtype=np.float64) for name, values in part.items()}
+        for part in (given.ndcg, given.blurred)
+    )
+    if current not in ndcg:
+        raise invalid("current", "choose", f"one of the alignments compared: {', '.join(ndcg)}", current)
+    shapes = {array.shape for array in (*ndcg.values(), *blurred.values())}
+    if len(shapes) != 1 or ndcg[current].ndim != 1 or not len(ndcg[current]) or list(ndcg) != list(blurred):
+        raise invalid("examples", "choose", "one number a query, at least one, for each alignment", examples)
+    return ndcg, blurred
 
 
 # -- the paper's protocol ------------------------------------------------------------------------------
@@ -215,14 +283,14 @@ class Folds:
 
 
 def fold_protocol(
-    values: Values, current: str = "sum-of-max", *, size: int = FOLD, rule: Rule = choose, seed: int = 5
+    examples: Evidence | Values, current: str = "sum-of-max", *, size: int = FOLD, rule: Rule = choose, seed: int = 5
 ) -> Folds:
     """Split the queries into folds of `size` examples; choose on each, measure on all the others.
 
     Parameters
     ----------
-    values : {alignment: array (queries,)}
-        nDCG@10 of each query under each alignment.
+    examples : Evidence, or {alignment: array (queries,)}
+        All queries of a collection.
     current : str
         The alignment in use.
     size : int
@@ -232,8 +300,8 @@ def fold_protocol(
     seed : int
         Of the order in which queries are dealt out.
     """
-    arrays = _arrays(values, current)
-    queries = len(arrays[current])
+    ndcg, blurred = _arrays(examples, current)
+    queries = len(ndcg[current])
     if size < 1 or queries < 2 * size:
         raise DataError(f"folds of {size} need at least {2 * size} queries; there are {queries}")
     order = np.random.default_rng(seed).permutation(queries)
@@ -242,9 +310,10 @@ def fold_protocol(
     for start in range(0, queries - size + 1, size):
         mine = order[start : start + size]
         rest = np.setdiff1d(order, mine)
-        name = rule({key: array[mine] for key, array in arrays.items()}, current).alignment
+        fold = Evidence(*({name: array[mine] for name, array in part.items()} for part in (ndcg, blurred)))
+        name = rule(fold, current).alignment
         chosen[name] = chosen.get(name, 0) + 1
-        scores.append(float(arrays[name][rest].mean()))
-        defaults.append(float(arrays[current][rest].mean()))
-    oracle = max(float(array.mean()) for array in arrays.values())
+        scores.append(float(ndcg[name][rest].mean()))
+        defaults.append(float(ndcg[current][rest].mean()))
+    oracle = max(float(array.mean()) for array in ndcg.values())
     return Folds(float(np.mean(scores)), float(np.std(scores)), float(np.mean(defaults)), oracle, chosen, tuple(scores))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from weft.alignment import XTR, Alignment
 from weft.collections.beir import lines
 from weft.errors import DataError, invalid
-from weft.evaluation.adaptation import ALIGNMENTS, MEASURE
-from weft.evaluation.measures import evaluate
+from weft.evaluation.adaptation import ALIGNMENTS, Evidence
 from weft.evaluation.runs import Qrels, known_only
 from weft.index.families import family
 from weft.search import Index
@@ -151,8 +150,8 @@ def score_examples(
     *,
     candidates: int = CANDIDATES,
     threads: int = 1,
-) -> dict[str, NDArray[np.float64]]:
-    """Return nDCG@10 of each query under each alignment, over candidates that are retrieved once (ALIGNER §3.1).
+) -> Evidence:
+    """Measure judged queries under each alignment, over candidates that are retrieved once (ALIGNER §3.1).
 
     The candidates are the best documents under the index's own alignment; the others rank them anew from the stored
     vectors. No document is encoded.
@@ -171,8 +170,8 @@ def score_examples(
 
     Returns
     -------
-    {alignment: array (queries,)}
-        The index's own first, whether or not it is among those given.
+    Evidence
+        The index's own alignment first, whether or not it is among those given.
     """
     if len(names) != len(queries):
         raise invalid("names", "score_examples", f"{len(queries)}, one for each query", len(names))
@@ -190,5 +189,4 @@ def score_examples(
                 exact = not isinstance(Alignment.parse(name), XTR)  # all candidates, and nothing but them
                 (anew,) = index.search(mine, candidates, alignment=name, among=retrieved.ids, exact=exact, **options)
                 runs[name][query] = parents.documents(anew.ids, anew.scores)
-    judged = {query: qrels[query] for query in names}
-    return {name: evaluate(run, judged, [MEASURE]).values(MEASURE) for name, run in runs.items()}
+    return Evidence.of(runs, {query: qrels[query] for query in names})
