@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,13 +118,14 @@ def _train(recipe: Recipe, threads: int) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what the trainer prints off stdout, where results go, and its reports and bars away."""
+    """Keep what the trainer prints off stdout, where results go; its bars, reports and warnings are for --verbose."""
     from transformers.utils import logging as theirs
 
     before = theirs.get_verbosity()
     theirs.set_verbosity_error()
     theirs.disable_progress_bar()
-    with redirect_stdout(sys.stderr if logger.isEnabledFor(logging.INFO) else io.StringIO()):
+    said = sys.stderr if logger.isEnabledFor(logging.INFO) else io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
         try:
             yield
         finally:
