@@ -104,8 +104,8 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     if len(axes) == 1 and len(named) <= 3:
         axes[0].legend(loc="best")
         return
-    room = figure.get_figwidth() * 11  # characters that fit beside each other, about
-    columns = int(room / (max(map(len, named)) + 7))
+    room = figure.get_figwidth() * 14  # characters that fit beside each other, about
+    columns = int(room / (max(map(len, named)) + 6))
     figure.legend(
         list(named.values()), list(named), loc="outside lower center", ncols=min(max(columns, 1), len(named), 5)
     )
