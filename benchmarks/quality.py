@@ -19,6 +19,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -295,6 +296,7 @@ def main() -> None:
     parser.add_argument("--pruning", type=float, nargs="*", default=[])
     parser.add_argument("--length", type=int, default=256, help="tokens of a document at the most")
     parser.add_argument("--name", default="quality", help="section of RESULTS.md")
+    parser.add_argument("--title", default="Quality of models: nDCG@10", help="of that section")
     parser.add_argument("--write", action="store_true", help="write the section")
     options = parser.parse_args()
     results = Results(options.work / f"{options.name}.jsonl")
@@ -305,9 +307,17 @@ def main() -> None:
         Measuring(pool, options, results).run()
     print("\n".join(results.table()))
     if options.write:
-        title = "Quality of models: nDCG@10"
-        about = [f"`python {' '.join(sys.argv)}`" if len(" ".join(sys.argv)) < 300 else "", ""]
-        write_section(options.name, title, [*about, "In brackets: documents of the pool.", "", *results.table()])
+        cut = f" --documents {options.documents} --queries {options.queries}"
+        cut += f" --whole {' '.join(options.whole)}" if options.whole else ""
+        models = "[--single|--base|--heads|--late NAME=FOLDER …]"
+        about = [
+            f"Command: `python benchmarks/quality.py --data FOLDER --work FOLDER{cut} "
+            f"--collections {' '.join(options.collections)} {models} --write`; weft {version('weft')}.",
+            f"In brackets: documents of the pool, with up to {options.queries} queries each. PCA-128 is fitted to the "
+            "pool's own documents. Pruned: the kept tokens alone; refined: then all tokens for the best 100.",
+            "",
+        ]
+        write_section(options.name, options.title, [*about, *results.table()])
 
 
 if __name__ == "__main__":
