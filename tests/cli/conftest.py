@@ -1,6 +1,7 @@
 """A tiny light model and a folder of notes, for every verb."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -52,6 +53,11 @@ def indexed(notes, model, run):
     return notes.parent / "n.weft"
 
 
+def _hear_interrupts():
+    # Tests that a shell started in the background ignore Ctrl-C, and so would their children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def session(tmp_path):
     """A function that starts weft in a terminal of its own; keywords are environment variables."""
@@ -68,6 +74,7 @@ def session(tmp_path):
             echo=False,
             encoding="utf-8",
             timeout=300,  # of a machine that others use too
+            preexec_fn=_hear_interrupts,
         )
         child.delaybeforesend = None  # pexpect would sleep before each line
         child.ptyproc.delayafterterminate = 1.0  # only where a test failed and the child lives on
