@@ -143,7 +143,7 @@ def test_an_experiment_on_disk(lab, tmp_path):
     assert config["settings"]["k_prime"] == [3, 30]
     assert config["models"][0]["name"] == "tiny"
     assert config["collections"][0]["queries"] == 20
-    rows = list(csv.DictReader((folder / "imputation.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((folder / "imputation.csv").read_text(encoding="utf-8").splitlines()))
     assert float(rows[0]["MRR@10 low"]) <= float(rows[0]["MRR@10"]) <= float(rows[0]["MRR@10 high"])
     assert (folder / "imputation.md").read_text(encoding="utf-8").count("|") > 20
     assert (folder / "imputation-tiny.png").read_bytes().startswith(b"\x89PNG")
