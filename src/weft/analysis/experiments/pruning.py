@@ -111,6 +111,7 @@ class Pruning(Experiment):
     ) -> None:
         encoded = lab.encoded(model, pool)
         whole = score_all(encoded, "sum-of-max", threads=lab.options.threads)
+        every = self._every(lab, encoded) if first else {}
         ways = {model.name: encoded} if encoded.documents.salience is not None else {}
         if first:
             ways |= {"idf": _by(encoded, idf), "random": _by(encoded, at_random)}
@@ -125,16 +126,19 @@ class Pruning(Experiment):
                     kept = _best(scores, self.depth)
                     refined[pool.name][key] = lab.measure(pool, np.where(kept, whole, -np.inf), NDCG).values(NDCG)
                     if first and way == next(iter(ways)) and beta_q == self.beta_q[min(1, len(self.beta_q) - 1)]:
-                        adapted[pool.name][beta_d] = self._adapted(lab, pool, encoded, kept)
+                        adapted[pool.name][beta_d] = self._adapted(lab, pool, every, kept)
 
-    def _adapted(self, lab: Lab, pool: Pool, encoded: Encoded, kept: NDArray[np.bool_]) -> Folds | None:
+    def _every(self, lab: Lab, encoded: Encoded) -> dict[str, NDArray[np.float32]]:
+        """Score all documents with all tokens under each alignment that adaptation chooses from."""
+        return {text: score_all(encoded, text, threads=lab.options.threads) for text in ALIGNMENTS}
+
+    def _adapted(
+        self, lab: Lab, pool: Pool, every: Mapping[str, NDArray[np.float32]], kept: NDArray[np.bool_]
+    ) -> Folds | None:
         """Return what few-shot adaptation makes of the candidates that pruned tokens found (ALIGNER figure 7, AA)."""
         if len(pool.queries) < 16:
             return None
-        runs = {}
-        for alignment in ALIGNMENTS:
-            scores = np.where(kept, score_all(encoded, alignment, threads=lab.options.threads), -np.inf)
-            runs[alignment] = lab.run(pool, scores)
+        runs = {text: lab.run(pool, np.where(kept, scores, -np.inf)) for text, scores in every.items()}
         return fold_protocol(Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries}))
 
     def _tables(
