@@ -63,13 +63,14 @@ def session(tmp_path):
     """A function that starts weft in a terminal of its own; keywords are environment variables."""
     pexpect = pytest.importorskip("pexpect")
     opened = []
+    outside = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}  # xdist sets them
 
     def spawn(*arguments, dimensions=(24, 150), **environment):
         child = pexpect.spawn(
             sys.executable,
             ["-m", "weft", *map(str, arguments)],
             cwd=str(tmp_path),
-            env={**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1", **environment},
+            env={**outside, "TERM": "xterm", "OMP_NUM_THREADS": "1", **environment},
             dimensions=dimensions,
             echo=False,
             encoding="utf-8",

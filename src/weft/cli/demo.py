@@ -115,8 +115,8 @@ def _measured(texts: TextIndex, collection: Collection) -> Table:
         "BM25 (FTS5)": lambda text: search_lexical(texts.index, text),
         "hybrid": lambda text: texts.searcher.search([text], hybrid="rrf", hits=False)[0].ranking,
     }
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("nDCG@10")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="dim")  # fits 80 columns
+    table.add_column("nDCG@10", no_wrap=True)
     for name in ("all", *dict.fromkeys(kinds.values()), "ms a query"):
         table.add_column(name, justify="right")
     for way, search in ways.items():
