@@ -24,7 +24,7 @@ from weft.training.frozen import freeze
 from weft.training.recipes import ModelSettings
 
 PCA_TEXTS = 1536
-"""How many texts the PCA looks at. With 256 (30,000 token vectors) the trained model was a quarter of a point worse on dev."""
+"""How many texts the PCA looks at. From 256 of them the trained model was a quarter of a point worse on dev."""
 
 
 def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
