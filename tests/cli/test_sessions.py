@@ -159,3 +159,26 @@ def test_a_mistake_is_one_line_and_leaves_the_index_sound(indexed, run, terminal
     assert run("check", "n.weft") == (0, "n.weft: sound, 5 passages\n", "")
     assert run("search", "n.weft", "red planet", "--json") == before
     assert json.loads(before[1])["results"]
+
+
+def test_evaluate_adapt_and_experiment(indexed, terminal):
+    pytest.importorskip("ir_measures")
+    folder = indexed.parent
+    (folder / "run.trec").write_text("q Q0 b 1 2.0 x\nq Q0 a 2 1.0 x\n")
+    (folder / "qrels.txt").write_text("q 0 a 1\n")
+    child = terminal("evaluate", "--run", "run.trec", "--qrels", "qrels.txt", "--measures", "MRR@10")
+    child.expect_exact("MRR@10")
+    child.expect_exact("0.5")
+    finish(child)
+    assert child.exitstatus == 0
+
+    (folder / "examples.tsv").write_text("the lazy dog\tnotes/dog.txt\n")
+    child = terminal("adapt", "n.weft", "examples.tsv")
+    child.expect("sum-of-max")  # one query is no evidence: what was there stays
+    finish(child)
+    assert child.exitstatus == 0
+
+    child = terminal("experiment", "--list")
+    child.expect_exact("k-prime")
+    finish(child)
+    assert child.exitstatus == 0
