@@ -56,7 +56,7 @@ class Alignments(Experiment):
         columns = list(next(iter(found.values())))
         gains = np.array([[float((v[name] - v[base]).mean()) for name in columns] for v in found.values()])
         caption = f"{model.name}: {NDCG} less that of {base}, in points. Violet is better than {base}, orange worse."
-        size = (2.2 + 0.72 * len(columns), 1.5 + 0.36 * len(found))
+        size = (2.4 + 0.8 * len(columns), 1.5 + 0.36 * len(found))
         with drawing(f"gain-{slug(model.name)}", caption, outcome.plots, size=size) as axes:
             heatmap(
                 axes[0, 0],
@@ -112,7 +112,8 @@ def _findings(model: str, found: dict[str, dict[str, PerQuery]], base: str) -> l
     for pool, name in best.items():
         gain = difference([found[pool][base]], [found[pool][name]])
         if gain.low > 0:
-            said.append(f"{model}, {pool}: {name} gains {points(gain)} points over {base}, beyond chance.")
+            best_of = len(found[pool])
+            said.append(f"{model}, {pool}: {name}, the best of {best_of}, has {points(gain)} points over {base}.")
     average = {name: macro([values[name] for values in found.values()]) for name in next(iter(found.values()))}
     top = max(average, key=lambda name: average[name].value)
     said.append(f"{model}: on average {top} is best with {average[top]}; {base} has {average[base]}.")
