@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("scipy")
 from scipy import stats
 
 from weft.errors import DataError, InvalidParameterError

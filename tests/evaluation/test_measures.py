@@ -4,11 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("ir_measures", reason="needs the eval extra: pip install 'weft[eval]'")
-import pytrec_eval
 
 from weft.errors import DataError, InvalidParameterError
 from weft.evaluation.measures import evaluate, parse_measure

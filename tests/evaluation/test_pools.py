@@ -11,8 +11,6 @@ from weft.evaluation.baselines import BM25_SYSTEM, LateInteraction, bm25, candid
 from weft.evaluation.pools import Encoded, encode, make_pool
 from weft.evaluation.scoring import score_all, to_run, xtr_for
 
-pytest.importorskip("bm25s", reason="needs the eval extra: pip install 'weft[eval]'")
-
 
 class TestCutting:
     def test_whole(self, collection):

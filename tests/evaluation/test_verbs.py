@@ -11,8 +11,6 @@ import pytest
 from weft import Index
 from weft.evaluation.runs import read_run, write_qrels, write_run
 
-pytest.importorskip("bm25s", reason="needs the eval extra: pip install 'weft[eval]'")
-
 
 @pytest.fixture
 def runs(tmp_path):

@@ -33,7 +33,7 @@ def adapt(
         list[str] | None,
         typer.Option("--alignment", "-a", help="Compare this one; may be repeated. By default the paper's nine."),
     ] = None,
-    certainty: Annotated[float, typer.Option(help="Change the alignment if it is so sure to be better.")] = 0.9,
+    certainty: Annotated[float, typer.Option(help="Change the alignment if it is so sure to be better.")] = 0.95,
     candidates: Annotated[int, typer.Option(min=10, help="Documents of each query that are ranked anew.")] = 100,
     queries: QueriesOption = None,
     qrels: QrelsOption = None,

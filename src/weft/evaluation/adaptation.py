@@ -38,7 +38,7 @@ ALIGNMENTS = (
     *(f"top-p:{p}" for p in (0.005, 0.01, 0.015, 0.02)),
 )
 """The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}; k = 1 ranks as the sum of max does."""
-CERTAINTY = 0.9
+CERTAINTY = 0.95
 """So sure must one be that an alternative is better."""
 FOLD = 8
 BLUR = 0.3
@@ -207,7 +207,7 @@ def choose(examples: Evidence | Values, current: str, *, certainty: float = CERT
         gain = float((values - ndcg[current]).sum()) / (prior.examples + queries)
         sure = 0.5 if name == current else _certainty(blurred[name] - blurred[current], prior)
         options.append(Option(name, float(values.mean()), gain, sure))
-    able = [option for option in options if option.certainty >= certainty and option.gain >= 0]
+    able = [option for option in options if option.certainty >= certainty and option.gain > 0]
     able = [option for option in able if option.alignment != current]
     chosen = max(able, key=lambda option: (option.score, option.certainty)).alignment if able else current
     return Choice(chosen, current, tuple(options), queries, certainty)
