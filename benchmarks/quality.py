@@ -26,58 +26,30 @@ import numpy as np
 
 from weft import Encoder, TokenVectors
 from weft.alignment import Gate
-from weft.evaluation.pools import Pool, encode, make_pool
+from weft.evaluation.baselines import single_scores
+from weft.evaluation.measures import evaluate
+from weft.evaluation.pools import Encoded, Pool, encode, make_pool
+from weft.evaluation.runs import Run
+from weft.evaluation.scoring import score_all, to_run, xtr_for
 from weft.index.pruning import prune
 
 sys.path.insert(0, str(Path(__file__).parent))
 from results_file import write_section
 
-K_PRIME = 0.02
-"""XTR's k′ as a share of all document tokens, at least 1,000."""
-
-
 # -- scores --------------------------------------------------------------------------------------------
 
 
-def ndcg(pool: Pool, run: dict[str, dict[str, float]]) -> float:
-    import ir_measures
-    from ir_measures import nDCG
-
-    return float(ir_measures.calc_aggregate([nDCG @ 10], pool.qrels, run)[nDCG @ 10])
-
-
-def ranked(pool: Pool, scores: np.ndarray, depth: int = 100) -> dict[str, dict[str, float]]:
-    """From scores (queries, documents) to a run."""
-    ids = list(pool.documents)
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-    return {q: {ids[j]: float(row[j]) for j in top} for q, row, top in zip(pool.queries, scores, best, strict=True)}
+def ndcg(pool: Pool, run: Run) -> float:
+    return evaluate(run, pool.qrels, ["nDCG@10"])["nDCG@10"]
 
 
 def late_scores(
     queries: TokenVectors, documents: TokenVectors, imputations: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Return sum-of-max scores under ``"colbert"``, and XTR's (eq. 4) under each imputation, (queries, documents)."""
-    D = np.ascontiguousarray(documents.values.T.astype(np.float32))  # (dim, T)
-    starts = documents.offsets[:-1]
-    some = documents.lengths > 0
-    k_prime = max(1000, round(K_PRIME * D.shape[1]))
-    found: dict[str, list[np.ndarray]] = {name: [] for name in ("colbert", *imputations)}
-    for i in range(len(queries)):
-        S = queries[i].astype(np.float32) @ D  # (n, T)
-        best = np.full((len(S), len(documents)), -np.inf, np.float32)
-        best[:, some] = np.maximum.reduceat(S, starts[some], axis=1)
-        found["colbert"].append(np.where(some, best, 0).sum(axis=0))
-        if imputations:
-            last = np.partition(S, -k_prime, axis=1)[:, -k_prime] if k_prime < S.shape[1] else S.min(axis=1)
-            retrieved = best >= last[:, None]
-            for name in imputations:
-                if name == "none":
-                    count = retrieved.sum(axis=0)
-                    found[name].append(np.where(retrieved, best, 0).sum(axis=0) / np.maximum(count, 1))
-                else:
-                    m = last[:, None] if name == "kth" else np.float32(name)
-                    found[name].append(np.where(retrieved, best, m).mean(axis=0))
-    return {name: np.stack(rows) for name, rows in found.items()}
+    encoded = Encoded(queries, documents, weights=False)
+    found = {"colbert": score_all(encoded, "sum-of-max")}
+    return found | {name: score_all(encoded, xtr_for(documents, name)) for name in imputations}
 
 
 # -- encodings, kept on disk ---------------------------------------------------------------------------
@@ -154,23 +126,6 @@ def pooled(hidden: TokenVectors) -> np.ndarray:
     return unit(np.stack([hidden[i].astype(np.float32).mean(axis=0) for i in range(len(hidden))]))
 
 
-def single_scores(folder: str, pool: Pool, length: int) -> np.ndarray:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    if (Path(folder) / "modules.json").exists():
-        model = SentenceTransformer(folder, device="cpu")
-    else:
-        transformer = Transformer(folder)
-        model = SentenceTransformer(
-            modules=[transformer, Pooling(transformer.get_embedding_dimension(), "mean")], device="cpu"
-        )
-    model.max_seq_length = length
-    Q = model.encode(list(pool.queries.values()), normalize_embeddings=True, show_progress_bar=False)
-    D = model.encode(list(pool.documents.values()), normalize_embeddings=True, show_progress_bar=False)
-    return np.asarray(Q) @ np.asarray(D).T
-
-
 def projected(texts: TokenVectors, W: np.ndarray) -> TokenVectors:
     return TokenVectors(unit(texts.values.astype(np.float32) @ W.T), texts.offsets)
 
@@ -220,7 +175,8 @@ class Measuring:
 
     def put(self, row: str, scores: np.ndarray) -> None:
         if self.wanted(row):
-            self.results.put(self.key, row, ndcg(self.pool, ranked(self.pool, scores)))
+            run = to_run(self.pool.queries, list(self.pool.documents), scores)
+            self.results.put(self.key, row, ndcg(self.pool, run))
 
     def run(self) -> None:
         options = self.options
@@ -264,7 +220,7 @@ class Measuring:
                 self.put(row, some)
                 # The paper's protocol (ALIGNER §3.2): pruned tokens retrieve, all tokens re-rank the best 100.
                 depth = np.sort(some, axis=1)[:, -min(100, some.shape[1])][:, None]
-                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores["colbert"], -1e9))
+                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores["colbert"], -np.inf))
 
 
 def with_heads(folder: str, hidden: Hidden, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
