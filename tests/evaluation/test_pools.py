@@ -200,3 +200,29 @@ def oracles_score(made, i, j):
     query, document = made.queries[i : i + 1], made.documents[j : j + 1]
     S = oracles.similarities(query.values, document.values)
     return oracles.relevance(S, oracles.top_k(S, len(document.values), 2), "sum", query.salience, document.salience)
+
+
+@pytest.mark.torch
+def test_single_vectors_are_means(collection, tiny_bert):
+    """Against transformers, without sentence-transformers' pooling."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from weft.evaluation.baselines import single_scores, single_vector
+
+    pool = make_pool(collection, documents=12, queries=4)
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(tiny_bert),
+        transformers.AutoModel.from_pretrained(tiny_bert),
+    )
+    model.eval()
+
+    def mean(text):
+        with torch.no_grad():
+            hidden = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+        return (hidden / hidden.norm()).numpy()
+
+    expected = (
+        np.stack([mean(q) for q in pool.queries.values()]) @ np.stack([mean(d) for d in pool.documents.values()]).T
+    )
+    np.testing.assert_allclose(single_scores(str(tiny_bert), pool), expected, atol=1e-4)
+    assert single_vector("tiny", str(tiny_bert)).name == "tiny, one vector"
