@@ -12,21 +12,15 @@ strings ``{data}`` and ``{models}`` stand for the folders given by ``--data`` an
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from weft.alignment import Alignment, Gate
-from weft.errors import DataError, WeftError, invalid
+from weft.errors import invalid
 from weft.training.data import Source
-
-
-class RecipeError(WeftError, ValueError):
-    """A recipe has an unknown key, a value of the wrong type, or values that do not go together."""
+from weft.training.tables import RecipeError, at_least, list_of, read_tables, reject_unknown, settings
 
 
 @dataclass(frozen=True)
@@ -64,8 +58,8 @@ class ModelSettings:
             if gate:
                 Gate.parse(gate)
         for key in ("dim", "query_length", "document_length"):
-            _at_least(1, f"model.{key}", getattr(self, key))
-        _at_least(0, "model.frozen_layers", self.frozen_layers)
+            at_least(1, f"model.{key}", getattr(self, key))
+        at_least(0, "model.frozen_layers", self.frozen_layers)
 
 
 @dataclass(frozen=True)
@@ -128,8 +122,8 @@ class TrainingSettings:
         if not self.learning_rate > 0:
             raise invalid("training.learning_rate", "the recipe", "greater than 0", self.learning_rate)
         for key in ("steps", "save_every", "log_every", "gradient_accumulation"):
-            _at_least(1, f"training.{key}", getattr(self, key))
-        _at_least(2, "training.batch_size", self.batch_size)
+            at_least(1, f"training.{key}", getattr(self, key))
+        at_least(2, "training.batch_size", self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -164,19 +158,7 @@ def read_recipe(path: str | Path, changes: Sequence[str] = (), folders: Mapping[
     folders : {"data": …, "models": …}, optional
         What ``{data}`` and ``{models}`` in strings stand for.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"no such recipe: {str(path)!r}")
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{str(path)!r} is not a TOML file: {error}") from None
-    for change in changes:
-        _change(tables, change)
-    for key, table in tables.items():
-        if key not in ("data", "notes") and not isinstance(table, dict):
-            raise RecipeError(f"{key!r} must be a table, [{key}]")
-    return build_recipe(_fill(tables, folders or {}))
+    return build_recipe(read_tables(path, changes, folders))
 
 
 def build_recipe(tables: Mapping[str, Any]) -> Recipe:
@@ -187,86 +169,13 @@ def build_recipe(tables: Mapping[str, Any]) -> Recipe:
     >>> build_recipe({"model": {"base": "bert"}, "training": {"output": "out", "steps": 3, "bacth_size": 2}})
     Traceback (most recent call last):
     ...
-    weft.training.recipes.RecipeError: unknown key training.bacth_size; did you mean 'batch_size'?
+    weft.training.tables.RecipeError: unknown key training.bacth_size; did you mean 'batch_size'?
     """
-    _known(tables, Recipe, "")
-    data = tables.get("data", [])
-    if not isinstance(data, list) or not all(isinstance(table, dict) for table in data):
-        raise RecipeError("data must be tables, each under its own [[data]]")
+    reject_unknown(tables, Recipe)
     return Recipe(
-        _table(tables, "model", ModelSettings),
-        _table(tables, "training", TrainingSettings),
-        tuple(_settings(table, Source, "data.") for table in data),
-        _table(tables, "loss", LossSettings),
+        settings(tables, "model", ModelSettings),
+        settings(tables, "training", TrainingSettings),
+        list_of(tables, "data", Source),
+        settings(tables, "loss", LossSettings),
         str(tables.get("notes", "")),
     )
-
-
-def _table(tables: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
-    return _settings(tables.get(name, {}), kind, f"{name}.")
-
-
-def _settings(table: Mapping[str, Any], kind: type[Any], where: str) -> Any:
-    _known(table, kind, where)
-    hints = get_type_hints(kind)
-    values = {key: _typed(value, hints[key], where + key) for key, value in table.items()}
-    try:
-        return kind(**values)
-    except TypeError:
-        needed = [f.name for f in fields(kind) if f.name not in values and f.default is f.default_factory]
-        raise RecipeError(f"missing key {where}{needed[0] if needed else '?'}") from None
-
-
-def _known(table: Mapping[str, Any], kind: type[Any], where: str) -> None:
-    names = [f.name for f in fields(kind)]
-    for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names)}"
-            raise RecipeError(f"unknown key {where}{key}{hint}")
-
-
-def _typed(value: Any, hint: Any, where: str) -> Any:
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if int not in kinds else value
-    if not any(isinstance(value, kind) and not (kind is int and isinstance(value, bool)) for kind in kinds):
-        names = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-        raise RecipeError(f"{where} must be {names}, got {value!r}")
-    return value
-
-
-def _change(tables: dict[str, Any], change: str) -> None:
-    name, equals, text = change.partition("=")
-    table, dot, key = name.strip().partition(".")
-    if not equals or not dot or table == "data":
-        raise RecipeError(
-            f"a change is written table.key=value, with a table of model, loss or training; got {change!r}"
-        )
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    tables.setdefault(table, {})[key] = value
-
-
-def _fill(value: Any, folders: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill(inner, folders) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_fill(inner, folders) for inner in value]
-    if isinstance(value, str):
-        for name in _names(value):
-            if name not in folders:
-                raise RecipeError(f"{value!r} needs the folder {name!r}: give --{name} or set WEFT_{name.upper()}")
-            value = value.replace(f"{{{name}}}", folders[name])
-    return value
-
-
-def _names(text: str) -> Iterable[str]:
-    return [name for name in ("data", "models") if f"{{{name}}}" in text]
-
-
-def _at_least(least: int, name: str, value: int) -> None:
-    if value < least:
-        raise invalid(name, "the recipe", f"at least {least}", value)

@@ -1,0 +1,120 @@
+"""Tables of a TOML file as settings: checked against dataclasses, changed from the command line, folders filled in."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from weft.errors import DataError, WeftError, invalid
+
+Kind = TypeVar("Kind")
+
+
+class RecipeError(WeftError, ValueError):
+    """A recipe has an unknown key, a value of the wrong type, or values that do not go together."""
+
+
+def read_tables(
+    path: str | Path, changes: Sequence[str] = (), folders: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Read a recipe's tables, with changes from the command line and folders for ``{data}`` and ``{models}``."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no such recipe: {str(path)!r}")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{str(path)!r} is not a TOML file: {error}") from None
+    for change in changes:
+        _change(tables, change)
+    for key, table in tables.items():
+        if key not in ("data", "notes") and not isinstance(table, dict):
+            raise RecipeError(f"{key!r} must be a table, [{key}]")
+    filled: dict[str, Any] = _fill(tables, folders or {})
+    return filled
+
+
+def settings(tables: Mapping[str, Any], name: str, kind: type[Kind]) -> Kind:
+    """Turn the table of a name into a dataclass; a table that is not there counts as empty."""
+    return _settings(tables.get(name, {}), kind, f"{name}.")
+
+
+def list_of(tables: Mapping[str, Any], name: str, kind: type[Kind]) -> tuple[Kind, ...]:
+    """Turn ``[[name]]`` tables into dataclasses."""
+    found = tables.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+        raise RecipeError(f"{name} must be tables, each under its own [[{name}]]")
+    return tuple(_settings(table, kind, f"{name}.") for table in found)
+
+
+def reject_unknown(table: Mapping[str, Any], kind: type[Any], where: str = "") -> None:
+    """Refuse keys that are no field of `kind`, with the nearest that is."""
+    names = [f.name for f in fields(kind)]
+    for key in table:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names)}"
+            raise RecipeError(f"unknown key {where}{key}{hint}")
+
+
+def at_least(least: int, name: str, value: int) -> None:
+    """Refuse a number below the least."""
+    if value < least:
+        raise invalid(name, "the recipe", f"at least {least}", value)
+
+
+def _settings(table: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
+    reject_unknown(table, kind, where)
+    hints = get_type_hints(kind)
+    values = {key: _typed(value, hints[key], where + key) for key, value in table.items()}
+    try:
+        return kind(**values)
+    except TypeError:
+        needed = [f.name for f in fields(kind) if f.name not in values and f.default is f.default_factory]  # type: ignore[arg-type]
+        raise RecipeError(f"missing key {where}{needed[0] if needed else '?'}") from None
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if int not in kinds else value
+    if not any(isinstance(value, kind) and not (kind is int and isinstance(value, bool)) for kind in kinds):
+        names = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise RecipeError(f"{where} must be {names}, got {value!r}")
+    return value
+
+
+def _change(tables: dict[str, Any], change: str) -> None:
+    name, equals, text = change.partition("=")
+    table, dot, key = name.strip().partition(".")
+    if not equals or not dot or table == "data":
+        raise RecipeError(
+            f"a change is written table.key=value, with any table but data, such as training.steps=100; got {change!r}"
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    tables.setdefault(table, {})[key] = value
+
+
+def _fill(value: Any, folders: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _fill(inner, folders) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_fill(inner, folders) for inner in value]
+    if isinstance(value, str):
+        for name in _names(value):
+            if name not in folders:
+                raise RecipeError(f"{value!r} needs the folder {name!r}: give --{name} or set WEFT_{name.upper()}")
+            value = value.replace(f"{{{name}}}", folders[name])
+    return value
+
+
+def _names(text: str) -> Iterable[str]:
+    return [name for name in ("data", "models") if f"{{{name}}}" in text]
