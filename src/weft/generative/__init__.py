@@ -1,0 +1,1 @@
+"""Generative retrieval: documents found by decoding what identifies them."""
