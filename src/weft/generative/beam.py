@@ -1,0 +1,170 @@
+"""Constrained beam search over an encoder-decoder: only what a `Constraint` allows is ever said.
+
+log p is the model's own: a softmax over the whole vocabulary, masked afterwards and not renormalised, so that what
+the model wanted to say and may not still counts against what it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import DynamicCache, EncoderDecoderCache
+
+from weft.errors import InvalidParameterError, invalid
+from weft.generative.constraint import Constraint
+from weft.generative.model import START, GenerativeModel
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What decoding found for one query.
+
+    `keys` has every complete identifier that was ever in the beam, those of earlier steps included, with its log p,
+    best first. `unigrams` are the log p of every single token as the first one, shape (V,).
+    """
+
+    keys: dict[tuple[int, ...], float]
+    unigrams: NDArray[np.float32]
+
+
+class Decoder:
+    """The decoder's side of a batch of queries: one row a beam, keys and values of earlier positions kept.
+
+    Rows are chosen anew at each step, any number of them: a beam that ended costs nothing any more.
+    """
+
+    def __init__(self, model: GenerativeModel, ids: Sequence[Sequence[int]]) -> None:
+        self.model = model
+        encoded = model.encode(ids)
+        self._hidden, self._mask = encoded.hidden, encoded.mask
+        config = model.t5.decoder.config
+        self._cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+        self._prefix = torch.full((len(ids), 1), START, dtype=torch.int64)
+
+    def log_probabilities(self) -> Tensor:
+        """Return log p of the next token of each row, (rows, V)."""
+        output = self.model.t5.decoder(
+            inputs_embeds=self.model.embed(self._prefix[:, -1:]),
+            encoder_hidden_states=self._hidden,
+            encoder_attention_mask=self._mask,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        return self.model.logits(output.last_hidden_state, self._prefix)[:, -1].log_softmax(-1)
+
+    def advance(self, rows: NDArray[np.int64], tokens: NDArray[np.int32]) -> None:
+        """Keep the chosen rows, each one token longer."""
+        chosen = torch.from_numpy(rows)
+        said = torch.from_numpy(tokens.astype(np.int64))
+        self._prefix = torch.cat([self._prefix[chosen], said[:, None]], 1)
+        if len(rows) == len(self._mask) and np.array_equal(rows, np.arange(len(rows))):
+            return
+        self._hidden, self._mask = self._hidden[chosen], self._mask[chosen]
+        self._cache.reorder_cache(chosen)
+
+
+def beam_search(
+    model: GenerativeModel,
+    ids: Sequence[Sequence[int]],
+    constraint: Constraint[Any],
+    *,
+    beams: int = 15,
+    length: int = 10,
+    end: int | None = None,
+    batch_size: int = 16,
+) -> Iterator[Decoded]:
+    """Decode identifiers for queries, in their order.
+
+    Parameters
+    ----------
+    model : GenerativeModel
+    ids : token ids of queries
+    constraint : Constraint
+    beams : int
+        Hypotheses kept for a query at each step. A step takes the best of all allowed continuations of all beams, so
+        that no two are alike.
+    length : int
+        Tokens of an identifier at the most, `end` not counted.
+    end : int, optional
+        The token that ends an identifier: a complete prefix becomes a key with log p of `end` added. Without it every
+        complete prefix is a key as it is (n-grams).
+    batch_size : int
+        Queries decoded at a time.
+    """
+    for name, value in (("beams", beams), ("length", length), ("batch_size", batch_size)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise invalid(name, "beam_search", "an integer >= 1", value)
+    for start in range(0, len(ids), batch_size):
+        with torch.inference_mode():
+            found = _batch(model, ids[start : start + batch_size], constraint, beams, length, end)
+        yield from found
+
+
+def _batch(
+    model: GenerativeModel,
+    ids: Sequence[Sequence[int]],
+    constraint: Constraint[Any],
+    width: int,
+    length: int,
+    end: int | None,
+) -> list[Decoded]:
+    n = len(ids)
+    decoder = Decoder(model, ids)
+    log_p = decoder.log_probabilities().numpy()  # (n, V)
+    unigrams = log_p.astype(np.float32)
+    state = constraint.start(n)
+    owner = np.arange(n)  # the query of each beam, ascending
+    score = np.zeros(n)
+    prefixes: list[tuple[int, ...]] = [()] * n
+    keys: list[dict[tuple[int, ...], float]] = [{} for _ in ids]
+    for depth in range(1, length + 1):
+        offsets, tokens = constraint.continuations(state)
+        _check_tokens(tokens, model.vocabulary)
+        rows = np.repeat(np.arange(len(owner)), np.diff(offsets))
+        candidates = score[rows] + log_p[rows, tokens]
+        best = _best_of_each(candidates, owner[rows], n, width)
+        if not len(best):
+            break
+        rows, said, score = rows[best], tokens[best], candidates[best]
+        prefixes = [(*prefixes[row], int(token)) for row, token in zip(rows, said, strict=True)]
+        owner, state = owner[rows], constraint.advance(state, rows, said)
+        complete = constraint.complete(state)
+        if end is None:
+            for row in np.flatnonzero(complete):
+                keys[owner[row]][prefixes[row]] = float(score[row])
+            if depth == length:
+                break
+        decoder.advance(rows, said)
+        log_p = decoder.log_probabilities().numpy()
+        if end is not None:
+            for row in np.flatnonzero(complete):
+                keys[owner[row]][prefixes[row]] = float(score[row] + log_p[row, end])
+    ordered = [dict(sorted(found.items(), key=lambda item: -item[1])) for found in keys]
+    return [Decoded(found, unigrams[query]) for query, found in enumerate(ordered)]
+
+
+def _best_of_each(scores: NDArray[np.float64], owner: NDArray[np.int64], n: int, width: int) -> NDArray[np.int64]:
+    """Return positions of each owner's `width` best scores, grouped by owner, best first; -∞ never counts."""
+    bounds = np.searchsorted(owner, np.arange(n + 1))
+    found = []
+    for begin, stop in pairwise(bounds):
+        part = scores[begin:stop]
+        chosen = np.argpartition(-part, width - 1)[:width] if len(part) > width else np.arange(len(part))
+        chosen = chosen[part[chosen] > -np.inf]
+        found.append(begin + chosen[np.lexsort((chosen, -part[chosen]))])
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _check_tokens(tokens: NDArray[np.int32], vocabulary: int) -> None:
+    if len(tokens) and int(tokens.max()) >= vocabulary:
+        raise InvalidParameterError(
+            f"the index allows token {int(tokens.max())}, but the model's decoder has {vocabulary} tokens: "
+            "it was made with another tokenizer; use the model the index was made for"
+        )
