@@ -101,7 +101,7 @@ def test_folds_by_hand():
     assert found.default == pytest.approx(0.5)
     assert found.oracle == 0.5
     assert sum(found.chosen.values()) == 2
-    assert found.mean == pytest.approx(np.mean(found.scores))
+    assert found.mean == pytest.approx(found.default + np.mean(found.gains))
     assert found.std == pytest.approx(np.std(found.scores))
     order = np.random.default_rng(3).permutation(4)
     for mine, score in zip((order[:2], order[2:]), found.scores, strict=True):
@@ -112,7 +112,7 @@ def test_folds_by_hand():
 
 def test_a_rest_that_fills_no_fold_only_measures():
     values = {CURRENT: np.linspace(0, 1, 20), "top-k:2": np.linspace(0, 1, 20)}
-    assert len(fold_protocol(values, size=8).scores) == 2
+    assert len(fold_protocol(values, size=8).gains) == 2
     with pytest.raises(DataError, match="folds of 8 need at least 16 queries; there are 15"):
         fold_protocol({CURRENT: np.zeros(15)}, size=8)
 
@@ -150,6 +150,27 @@ def test_adapting_pays_on_average_and_never_costs_a_point():
     assert gain["ArguAna"] > 0.03  # where there is something to gain, much of it is found
     assert gain["Touché-2020"] > 0.03
     assert min(folds.gain for folds in theirs.values()) < -0.01  # what abstaining is for
+
+
+def test_divisions_are_single_ones_together():
+    rng = np.random.default_rng(4)
+    values = {CURRENT: rng.random(21), "top-k:2": rng.random(21)}
+    single = [fold_protocol(values, size=4, rule=best_on_examples, seed=seed) for seed in (7, 8, 9)]
+    found = fold_protocol(values, size=4, rule=best_on_examples, divisions=3, seed=7)
+    assert found.mean == pytest.approx(np.mean([one.mean for one in single]))
+    assert found.std == pytest.approx(np.mean([one.std for one in single]))
+    assert found.gains == tuple(gain for one in single for gain in one.gains)
+    # What the folds that a query is not in add to it, written out.
+    difference = values["top-k:2"] - values[CURRENT]
+    added = [[] for _ in range(21)]
+    for seed in (7, 8, 9):
+        order = np.random.default_rng(seed).permutation(21).tolist()
+        for fold in (order[i : i + 4] for i in range(0, 20, 4)):
+            for query in set(range(21)) - set(fold):
+                added[query].append(difference[query] if difference[fold].mean() > 0 else 0.0)
+    np.testing.assert_allclose(found.by_query, [np.mean(of) for of in added])
+    with pytest.raises(InvalidParameterError, match="divisions"):
+        fold_protocol(values, size=4, divisions=0)
 
 
 def test_with_many_examples_it_finds_what_the_oracle_finds():
@@ -201,6 +222,8 @@ class TestBlurredRanks:
         np.testing.assert_allclose(evidence.ndcg[CURRENT], [1 / np.log2(3), 1.0])
         np.testing.assert_allclose(evidence.ndcg["top-k:2"], [1.0, 0.0])
         assert evidence.blurred["top-k:2"][0] > evidence.blurred[CURRENT][0]
+        # Nothing found for r: as if behind the one document that the other found, not before all.
+        np.testing.assert_allclose([evidence.blurred[CURRENT][1], evidence.blurred["top-k:2"][1]], [-0.0, -1.0])
 
     def test_finer_evidence_decides_sooner(self):
         """Documents that come closer and closer, though only one of six changes places."""

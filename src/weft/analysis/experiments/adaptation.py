@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from weft.alignment import Alignment
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, estimate, macro
-from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, shown
+from weft.analysis.experiments.common import NDCG, measured_on, points, shown
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import bars, drawing
 from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, best_on_examples, choose, fold_protocol
@@ -20,6 +20,21 @@ from weft.evaluation.tables import Cell, Table
 
 RULES = {"paper": best_on_examples, "weft": choose}
 """What scores best on the examples, and the same only if the evidence is strong (`weft.evaluation.adaptation`)."""
+Kind: TypeAlias = tuple[str, int]
+"""(rule, examples of a fold)"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A collection under every alignment, and what folds of its queries make of them."""
+
+    default: Interval
+    oracle: Interval
+    """The best alignment on all queries, chosen and measured on the same."""
+    best: str
+    """Which that is."""
+    folds: dict[Kind, Folds]
+    """Without those sizes for which there are too few queries."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +50,12 @@ class Adaptation(Experiment):
         "49.9). Where top-1 is right already, choosing by chance costs: NQ 52.2 to 49.0, FiQA 33.4 to 29.8. "
         "Sixteen examples are better and steadier."
     )
-    quick: ClassVar[dict[str, Any]] = {"sizes": (8, 16)}
+    quick: ClassVar[dict[str, Any]] = {"divisions": 3}
 
     sizes: tuple[int, ...] = (8, 16)
     """Examples of a fold."""
+    divisions: int = 20
+    """How often the queries are divided into folds, each time in another order."""
     alignments: tuple[str, ...] = ALIGNMENTS
     current: str = "sum-of-max"
     """The alignment in use before adaptation."""
@@ -47,93 +64,97 @@ class Adaptation(Experiment):
         """Measure every model."""
         outcome = Outcome(notes=[measured_on(lab.pools)])
         for model in lab.models:
-            self._measure(lab, model, outcome)
+            found = self._measure(lab, model, outcome)
+            if found:
+                self._tables(model, found, outcome)
+                self._draw(model, found, outcome)
+                self._say(model, found, outcome)
         outcome.notes.append(
-            "adapted: mean ± standard deviation over folds, as in the paper; queries that make no full fold only "
-            "measure. oracle: the best alignment on all queries, chosen and measured on the same. Rule paper takes "
-            "what is best on the examples; rule weft keeps the alignment in use unless the examples speak clearly "
-            "against it."
+            f"Adapted: mean ± standard deviation over the folds of one division, as in the paper, but the mean of "
+            f"{self.divisions} divisions; queries that make no full fold only measure. Oracle: the best alignment on "
+            "all queries, chosen and measured on the same. Rule paper takes what is best on the examples; rule weft "
+            "keeps the alignment in use unless the examples speak clearly against it."
         )
         return outcome
 
-    def _measure(self, lab: Lab, model: Model, outcome: Outcome) -> None:
+    @property
+    def _kinds(self) -> list[Kind]:
+        return [(rule, size) for size in self.sizes for rule in RULES]
+
+    def _measure(self, lab: Lab, model: Model, outcome: Outcome) -> dict[str, Measured]:
         named = {text: Alignment.parse(text) for text in dict.fromkeys((self.current, *self.alignments))}
-        found: dict[str, dict[str, PerQuery]] = {}
-        evidence: dict[str, Evidence] = {}
+        found: dict[str, Measured] = {}
         for pool in lab.pools:
-            if len(pool.queries) < 2 * min(self.sizes):
-                outcome.notes.append(f"{pool.name} is left out: {len(pool.queries)} queries make no folds.")
+            queries = len(pool.queries)
+            if queries < 2 * min(self.sizes):
+                outcome.notes.append(f"{pool.name} is left out: {queries} queries make no folds.")
                 continue
             runs = {
                 text: lab.run(pool, score_all(lab.encoded(model, pool), alignment, threads=lab.options.threads))
                 for text, alignment in named.items()
             }
-            evidence[pool.name] = Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries})
-            found[pool.name] = {text: np.asarray(values) for text, values in evidence[pool.name].ndcg.items()}
-        if not found:
-            return
-        folds: dict[tuple[str, str, int], Folds] = {}
-        for pool_name, values in found.items():
-            for rule, function in RULES.items():
-                for size in self.sizes:
-                    if len(values[self.current]) >= 2 * size:
-                        folds[pool_name, rule, size] = fold_protocol(
-                            evidence[pool_name], self.current, size=size, rule=function
-                        )
-        self._table(model, found, folds, outcome)
-        self._draw(model, found, folds, outcome)
-        self._say(model, found, folds, outcome)
-
-    def _table(
-        self,
-        model: Model,
-        found: dict[str, dict[str, PerQuery]],
-        folds: dict[tuple[str, str, int], Folds],
-        outcome: Outcome,
-    ) -> None:
-        kinds = [(rule, size) for rule in RULES for size in self.sizes]
-        rows: list[list[Cell]] = []
-        for pool, values in found.items():
-            row: list[Cell] = [pool, estimate(values[self.current])]
-            for rule, size in kinds:
-                fold = folds.get((pool, rule, size))
-                row.append(None if fold is None else f"{fold.mean:.3f} ±{fold.std:.3f}")
-            best = max(values, key=lambda name: float(values[name].mean()))
-            rows.append([*row, float(values[best].mean()), shown(best)])
-        last: list[Cell] = ["average", macro([values[self.current] for values in found.values()])]
-        for rule, size in kinds:
-            known = [folds[pool, rule, size] for pool in found if (pool, rule, size) in folds]
-            whole = len(known) == len(found)
-            last.append(
-                f"{np.mean([f.mean for f in known]):.3f} ±{np.mean([f.std for f in known]):.3f}" if whole else None
+            evidence = Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries})
+            best = max(evidence.ndcg, key=lambda text: float(np.mean(evidence.ndcg[text])))
+            found[pool.name] = Measured(
+                estimate(evidence.ndcg[self.current]),
+                estimate(np.subtract(evidence.ndcg[best], evidence.ndcg[self.current])),
+                shown(best),
+                {
+                    (rule, size): fold_protocol(
+                        evidence, self.current, size=size, rule=RULES[rule], divisions=self.divisions
+                    )
+                    for rule, size in self._kinds
+                    if queries >= 2 * size
+                },
             )
-        oracle = [max(float(v.mean()) for v in values.values()) for values in found.values()]
+        return found
+
+    def _tables(self, model: Model, found: dict[str, Measured], outcome: Outcome) -> None:
+        kinds = [_said(kind) for kind in self._kinds]
+        scores: list[list[Cell]] = []
+        gains: list[list[Cell]] = []
+        for pool, of in found.items():
+            folds = [of.folds.get(kind) for kind in self._kinds]
+            adapted: list[Cell] = [None if fold is None else f"{fold.mean:.3f} ±{fold.std:.3f}" for fold in folds]
+            added: list[Cell] = [None if fold is None else _points(estimate(fold.by_query)) for fold in folds]
+            scores.append([pool, of.default, *adapted, of.default.value + of.oracle.value, of.best])
+            gains.append([pool, *added, _points(of.oracle), of.best])
         if len(found) > 1:
-            rows.append([*last, float(np.mean(oracle)), ""])
-        columns = ["collection", "default", *(f"{r}, {s} examples" for r, s in kinds), "oracle", "best alignment"]
+            averages = [self._average(found, kind) for kind in self._kinds]
+            adapted = [None if a is None else f"{a[0]:.3f} ±{a[1]:.3f}" for a in averages]
+            default = float(np.mean([of.default.value for of in found.values()]))
+            oracle = float(np.mean([of.oracle.value for of in found.values()]))
+            scores.append(["average", default, *adapted, default + oracle, ""])
+            added = [None if a is None else _points(a[2]) for a in averages]
+            gains.append(["average", *added, 100 * oracle, ""])
+        name, of_model = slug(model.name), f"of {model.name}, adapted"
+        columns = ["collection", "default", *kinds, "oracle", "best alignment"]
         note = (
             f"default: {self.current}, ± half of the 95 % bootstrap interval over queries. Adapted: mean ± standard "
             "deviation over folds."
         )
-        outcome.tables.append(
-            Table(f"adaptation-{slug(model.name)}", f"{NDCG} of {model.name}, adapted", columns, rows, note)
+        outcome.tables.append(Table(f"adaptation-{name}", f"{NDCG} {of_model}", columns, scores, note))
+        columns = ["collection", *kinds, "oracle", "best alignment"]
+        note = (
+            f"Points that adaptation adds to {self.current}, ± half of the 95 % bootstrap interval over the queries "
+            "that measure; what the folds chose is taken as it is."
         )
+        outcome.tables.append(Table(f"gains-{name}", f"Points of {NDCG} gained, {model.name}", columns, gains, note))
 
-    def _draw(
-        self,
-        model: Model,
-        found: dict[str, dict[str, PerQuery]],
-        folds: dict[tuple[str, str, int], Folds],
-        outcome: Outcome,
-    ) -> None:
-        series: dict[str, list[Interval | None]] = {}
-        for rule in RULES:
-            for size in self.sizes:
-                series[f"{rule}, {size} examples"] = [
-                    self._gain(values, folds.get((pool, rule, size)), size) for pool, values in found.items()
-                ]
-        gains = [max(float((v - values[self.current]).mean()) for v in values.values()) for values in found.values()]
-        series["oracle"] = [Interval(100 * g, 100 * g, 100 * g) for g in gains]
+    def _average(self, found: dict[str, Measured], kind: Kind) -> tuple[float, float, Interval] | None:
+        """Return the average score, standard deviation and gain, if all collections have enough queries."""
+        folds = [of.folds[kind] for of in found.values() if kind in of.folds]
+        if len(folds) < len(found):
+            return None
+        gain = macro([fold.by_query for fold in folds])
+        return float(np.mean([fold.mean for fold in folds])), float(np.mean([fold.std for fold in folds])), gain
+
+    def _draw(self, model: Model, found: dict[str, Measured], outcome: Outcome) -> None:
+        series: dict[str, list[Interval | None]] = {
+            _said(kind): [_whiskers(of.folds.get(kind)) for of in found.values()] for kind in self._kinds
+        }
+        best = [100 * of.oracle.value for of in found.values()]
+        series["oracle"] = [Interval(value, value, value) for value in best]
         caption = (
             f"{model.name}: points of {NDCG} that adaptation adds to {self.current}; whiskers are a standard deviation "
             "over folds to either side."
@@ -143,29 +164,32 @@ class Adaptation(Experiment):
             bars(axes[0, 0], list(found), series, ylabel=f"{NDCG} against {self.current} (points)", xlabel="collection")
             axes[0, 0].axhline(0, color="#333333", linewidth=1)
 
-    def _gain(self, values: dict[str, PerQuery], fold: Folds | None, size: int) -> Interval | None:
-        """Return the gain in points, and a standard deviation of the folds' gains to either side."""
-        if fold is None:
-            return None
-        kept = fold_protocol({self.current: values[self.current]}, self.current, size=size)  # of the same folds
-        gains = 100 * (np.array(fold.scores) - np.array(kept.scores))
-        return Interval(float(gains.mean()), float(gains.mean() - gains.std()), float(gains.mean() + gains.std()))
+    def _say(self, model: Model, found: dict[str, Measured], outcome: Outcome) -> None:
+        for rule, size in self._kinds:
+            known = {pool: of.folds[rule, size] for pool, of in found.items() if (rule, size) in of.folds}
+            if not known:
+                continue
+            worst = min(known, key=lambda pool: known[pool].gain)
+            folds = sum(sum(fold.chosen.values()) for fold in known.values())
+            kept = sum(fold.chosen.get(self.current, 0) for fold in known.values())
+            outcome.findings.append(
+                f"{model.name}, rule {rule}, {size} examples: {points(macro([f.by_query for f in known.values()]), 2)} "
+                f"points on average over {len(known)} collections; the worst is {worst} with "
+                f"{100 * known[worst].gain:+.2f}; {kept / folds:.0%} of the folds keep {self.current}."
+            )
 
-    def _say(
-        self,
-        model: Model,
-        found: dict[str, dict[str, PerQuery]],
-        folds: dict[tuple[str, str, int], Folds],
-        outcome: Outcome,
-    ) -> None:
-        for rule in RULES:
-            for size in self.sizes:
-                known = {pool: folds[pool, rule, size] for pool in found if (pool, rule, size) in folds}
-                if not known:
-                    continue
-                gains = {pool: 100 * fold.gain for pool, fold in known.items()}
-                worst = min(gains, key=lambda pool: gains[pool])
-                outcome.findings.append(
-                    f"{model.name}, rule {rule}, {size} examples: {np.mean(list(gains.values())):+.2f} points on "
-                    f"average over {len(gains)} collections; the worst is {worst} with {gains[worst]:+.2f}."
-                )
+
+def _said(kind: Kind) -> str:
+    return f"{kind[0]}, {kind[1]} examples"
+
+
+def _points(gain: Interval) -> Interval:
+    return Interval(*(100 * bound for bound in gain))
+
+
+def _whiskers(fold: Folds | None) -> Interval | None:
+    """Return the gain in points, and a standard deviation of the folds' gains to either side."""
+    if fold is None:
+        return None
+    gains = 100 * np.array(fold.gains)
+    return Interval(float(gains.mean()), float(gains.mean() - gains.std()), float(gains.mean() + gains.std()))

@@ -58,9 +58,10 @@ def collections_table(found: Mapping[str, Mapping[str, PerQuery]], name: str, ti
     return Table(name, title, ["collection", *columns], rows, note, best="rows")
 
 
-def points(gain: Interval) -> str:
+def points(gain: Interval, decimals: int = 1) -> str:
     """Write a difference in points of a hundred, with its interval."""
-    return f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+    value, low, high = (f"{100 * bound:+.{decimals}f}" for bound in gain)
+    return f"{value} [{low}, {high}]"
 
 
 def measured_on(pools: Sequence[Pool]) -> str:
