@@ -278,8 +278,10 @@ class Folds:
     """The mean of the alignment that is best on all queries."""
     chosen: dict[str, int]
     """How many folds chose which alignment."""
+    scores: tuple[float, ...]
+    """On the rest, one a fold."""
     gains: tuple[float, ...]
-    """What the choice adds to the alignment in use on the rest, one a fold."""
+    """What the choice adds to the alignment in use there."""
     by_query: NDArray[np.float64]
     """(queries,): what the folds that a query is not in add to it, their mean. A bootstrap over queries takes these."""
 
@@ -349,6 +351,7 @@ def fold_protocol(
         default=float(np.mean(defaults)),
         oracle=max(float(array.mean()) for array in ndcg.values()),
         chosen=chosen,
+        scores=tuple(scores),
         gains=tuple(float(gain) for gain in np.subtract(scores, defaults)),
         by_query=added / measured,
     )

@@ -94,10 +94,11 @@ class Adaptation(Experiment):
                 for text, alignment in named.items()
             }
             evidence = Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries})
-            best = max(evidence.ndcg, key=lambda text: float(np.mean(evidence.ndcg[text])))
+            ndcg = {text: np.asarray(values, dtype=np.float64) for text, values in evidence.ndcg.items()}
+            best = max(ndcg, key=lambda text: float(ndcg[text].mean()))
             found[pool.name] = Measured(
-                estimate(evidence.ndcg[self.current]),
-                estimate(np.subtract(evidence.ndcg[best], evidence.ndcg[self.current])),
+                estimate(ndcg[self.current]),
+                estimate(ndcg[best] - ndcg[self.current]),
                 shown(best),
                 {
                     (rule, size): fold_protocol(
