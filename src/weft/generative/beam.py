@@ -67,7 +67,7 @@ class Decoder:
         if len(rows) == len(self._mask) and np.array_equal(rows, np.arange(len(rows))):
             return
         self._hidden, self._mask = self._hidden[chosen], self._mask[chosen]
-        self._cache.reorder_cache(chosen)
+        self._cache.reorder_cache(chosen)  # type: ignore[arg-type]
 
 
 def beam_search(

@@ -72,21 +72,20 @@ def new_t5(vocabulary: int, size: str | dict[str, int] = "tiny", *, dropout: flo
     """
     if isinstance(size, str) and size not in SIZES:
         raise invalid("size", "new_t5", f"one of {', '.join(SIZES)}", size)
-    shape = SIZES[size] if isinstance(size, str) else size
-    config = T5Config(
-        vocab_size=vocabulary,
-        feed_forward_proj="gated-gelu",
-        dropout_rate=dropout,
-        decoder_start_token_id=0,
-        pad_token_id=0,
-        eos_token_id=1,
-        **shape,
-    )
+    keys: dict[str, Any] = {
+        **(SIZES[size] if isinstance(size, str) else size),
+        "vocab_size": vocabulary,
+        "feed_forward_proj": "gated-gelu",
+        "dropout_rate": dropout,
+        "decoder_start_token_id": 0,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+    }
+    config = T5Config(**keys)
     state = torch.random.get_rng_state()
     torch.manual_seed(seed)
     model = T5ForConditionalGeneration(config)
     torch.random.set_rng_state(state)
-    # T5's initialisation has embeddings of unit variance, made for logits scaled by 1/√d in large models.
     return model
 
 

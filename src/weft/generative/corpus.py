@@ -68,9 +68,9 @@ def _read(source: DataSettings, seed: int) -> Corpus:
         names = (known if len(known) <= source.documents else chooser.sample(known, source.documents)) + rest
         names = names[: source.documents]
     documents = [every[name] for name in names]
-    for document in documents:
-        if not document.full_text:
-            raise DataError(f"{source.path!r}: the document {document.id!r} is empty; nothing could identify it")
+    for name in names:
+        if not every[name].full_text:
+            raise DataError(f"{source.path!r}: the document {name!r} is empty; nothing could identify it")
     number = {name: position for position, name in enumerate(names)}
     queries = dict(read_queries(folder)) if judged else {}
     pairs: list[Pair] = []

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
@@ -52,6 +54,8 @@ class GenerativeModel(nn.Module):
         The decoder's own vocabulary: input embedding and head. Without it the decoder writes T5's tokens.
     frozen_table : bool
         The table is data, not a parameter (NP-decoding).
+    token_of : array of int64, shape (V′,), optional
+        The token each row of the table stands for, -1 for none.
     pawa : Pawa, optional
         Makes the head depend on the prefix (eq. 17).
     settings : dict, optional
@@ -59,6 +63,8 @@ class GenerativeModel(nn.Module):
     """
 
     table: nn.Embedding | None
+    token_of: Tensor | None
+    """NP-decoding: the token of T5's vocabulary each row of the table belongs to, -1 for none."""
 
     def __init__(
         self,
@@ -67,6 +73,7 @@ class GenerativeModel(nn.Module):
         *,
         table: Tensor | None = None,
         frozen_table: bool = False,
+        token_of: NDArray[np.int64] | None = None,
         pawa: Pawa | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
@@ -78,14 +85,16 @@ class GenerativeModel(nn.Module):
         self.pawa = pawa
         self.settings = dict(settings or {})
         self.table = None
+        self.register_buffer("token_of", None)
         if table is not None:
-            self.set_table(table, frozen_table)
+            self.set_table(table, frozen_table, token_of)
 
-    def set_table(self, table: Tensor, frozen: bool = False) -> None:
-        """Give the decoder a vocabulary of its own, (V′, d)."""
+    def set_table(self, table: Tensor, frozen: bool = False, token_of: NDArray[np.int64] | None = None) -> None:
+        """Give the decoder a vocabulary of its own, (V′, d), and say which token each row stands for, if any."""
         if table.ndim != 2 or table.shape[1] != self.dim:
             raise invalid("table", "GenerativeModel", f"of shape (any, {self.dim})", tuple(table.shape))
         self.table = nn.Embedding.from_pretrained(table.detach().clone(), freeze=frozen)
+        self.token_of = None if token_of is None else torch.as_tensor(token_of)
 
     @property
     def dim(self) -> int:
@@ -106,7 +115,7 @@ class GenerativeModel(nn.Module):
 
     def encode(self, ids: Sequence[Sequence[int]]) -> Encoded:
         """Run the encoder over token ids of unequal lengths."""
-        batch, mask = padded(ids, self.t5.config.pad_token_id)
+        batch, mask = padded(ids, START)
         hidden = self.t5.encoder(input_ids=batch, attention_mask=mask).last_hidden_state
         return Encoded(hidden, mask)
 
@@ -115,7 +124,7 @@ class GenerativeModel(nn.Module):
         if self.table is None:
             embedded: Tensor = self.t5.shared(tokens)
             return embedded
-        start = self.t5.shared.weight[self.t5.config.pad_token_id]
+        start = self.t5.shared.weight[START]
         return torch.where((tokens == START).unsqueeze(-1), start, self.table(tokens))
 
     def logits(self, hidden: Tensor, prefix: Tensor) -> Tensor:
@@ -168,6 +177,8 @@ class GenerativeModel(nn.Module):
         if self.table is not None:
             extra["table"] = self.table.weight.detach()
             settings["frozen_table"] = not self.table.weight.requires_grad
+        if self.token_of is not None:
+            extra["token_of"] = self.token_of
         if extra:
             save_file({name: value.contiguous() for name, value in extra.items()}, folder / EXTRA)
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -183,19 +194,21 @@ class GenerativeModel(nn.Module):
         except ValueError as error:
             raise CheckpointError(f"{str(folder / SETTINGS)!r} is not JSON: {error}") from None
         t5, tokenizer = load_t5(folder), load_tokenizer(folder)
-        made = settings.pop("pawa", None)
+        shape = settings.pop("pawa", None)
         frozen = settings.pop("frozen_table", None)
         if frozen is None:
             return cls(t5, tokenizer, settings=settings).eval()
         try:
             extra = load_file(folder / EXTRA)
-            table = extra.pop("table")
-            pawa = None if made is None else Pawa(**made)
+            table, token_of = extra.pop("table"), extra.pop("token_of", None)
+            pawa = None if shape is None else Pawa(**shape)
             if pawa is not None:
                 pawa.load_state_dict({name.removeprefix("pawa."): value for name, value in extra.items()})
         except Exception as error:
             raise CheckpointError(f"{str(folder / EXTRA)!r} cannot be read: {' '.join(str(error).split())}") from None
-        return cls(t5, tokenizer, table=table, frozen_table=frozen, pawa=pawa, settings=settings).eval()
+        made = cls(t5, tokenizer, table=table, frozen_table=frozen, pawa=pawa, settings=settings).eval()
+        made.token_of = token_of
+        return made
 
 
 def padded(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:

@@ -10,26 +10,21 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from weft.errors import DataError
 from weft.generative.corpus import read_data, write_collection
 from weft.generative.examples import Batches
-from weft.generative.methods import Task, prepare, refresh
+from weft.generative.methods import Embed, Task, prepare
 from weft.generative.model import GenerativeModel
 from weft.generative.recipes import Recipe
 
 logger = logging.getLogger(__name__)
-
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Texts → one vector each: what DSI's identifiers are clustered by."""
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "log.jsonl"
@@ -110,7 +105,8 @@ class _Loop:
         bar = tqdm(total=self.steps, initial=self.step, unit="step", disable=None if progress is None else not progress)
         with bar:
             while self.step < self.steps:
-                refresh(self.task, self.step)
+                if self.task.between is not None:
+                    self.task.between(self.step)
                 loss = self._one()
                 self.step += 1
                 losses.append(loss)
@@ -175,7 +171,8 @@ class _Loop:
     def restore(self, state: dict[str, Any]) -> None:
         model, table = self.task.model, state["model"].get("table.weight")
         if table is not None and model.table is not None and table.shape != model.table.weight.shape:
-            model.set_table(table, not model.table.weight.requires_grad)
+            frozen = not model.table.weight.requires_grad  # made anew since (ASYNC), with other clusters
+            model.set_table(table, frozen, state["model"]["token_of"].numpy())
         model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.random.set_rng_state(state["random"])
