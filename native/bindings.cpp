@@ -13,6 +13,7 @@
 #include "cpu.hpp"
 #include "engine_bindings.hpp"
 #include "scoring.hpp"
+#include "token_text_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -111,6 +112,7 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
 NB_MODULE(_native, module) {
     module.doc() = "C++ kernels of weft: see weft.kernels.";
     bind_engine(module);
+    bind_token_text(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });
     module.def("simd_levels", [] {
         std::vector<std::string> names;

@@ -71,3 +71,81 @@ class Engine:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...
+
+class TokenTextTables:
+    """What both forms of a corpus index have: native/token_text.hpp."""
+
+    def __init__(
+        self,
+        starts: NDArray[np.int64],  # (documents + 1,)
+        tokens: NDArray[np.int32],  # (alphabet,)
+        first: NDArray[np.uint32],  # (alphabet + 2,)
+        symbols: NDArray[np.int32],  # (vocabulary,)
+        head_first: NDArray[np.int64],  # (depths + 1,)
+        head_lows: NDArray[np.uint32],  # (heads,)
+        head_offsets: NDArray[np.int64],  # (heads + 1,)
+        head_symbols: NDArray[np.uint16] | NDArray[np.uint32],
+        head_stops: NDArray[np.uint32],
+    ) -> None: ...
+
+class TokenText:
+    """A corpus index: native/token_text.hpp. `weft.generative.token_text` is the interface for people."""
+
+    @staticmethod
+    def suffix(
+        tables: TokenTextTables, text: NDArray[np.uint16] | NDArray[np.uint32], suffixes: NDArray[np.uint32]
+    ) -> TokenText: ...
+    @staticmethod
+    def fm(
+        tables: TokenTextTables,
+        lines: NDArray[np.uint64],
+        zeros: NDArray[np.uint32],
+        leaves: NDArray[np.uint32],
+        marks: NDArray[np.uint64],
+        values: NDArray[np.uint32],
+        rows: NDArray[np.uint32],
+        rate: int,
+        origin: int,
+    ) -> TokenText: ...
+    def advance(
+        self,
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        depth: NDArray[np.int32],
+        beams: NDArray[np.int64] | None,
+        tokens: NDArray[np.int32],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]: ...
+    def continuations(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], depth: NDArray[np.int32], counted: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]: ...
+    def find(
+        self, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+    def locate(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], depth: NDArray[np.int32], limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]: ...
+    def read(self, documents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
+    def seal(
+        self,
+        documents: NDArray[np.int64],
+        key_offsets: NDArray[np.int64],
+        key_tokens: NDArray[np.int32],  # keys in order, none twice
+        key_weights: NDArray[np.float64],
+        unigrams: NDArray[np.float64],  # (vocabulary,)
+        beta: float,
+    ) -> tuple[
+        NDArray[np.float64],  # (documents,): scores
+        NDArray[np.int64],  # (documents + 1,): each one's part of the next three
+        NDArray[np.int32],  # a key's number, or -1 - token
+        NDArray[np.int32],  # where it begins
+        NDArray[np.float64],  # its cover
+    ]: ...
+
+def token_text_fm(
+    text: NDArray[np.uint16] | NDArray[np.uint32],
+    suffixes: NDArray[np.int32],  # of the text read backwards
+    alphabet: int,
+    rate: int,
+) -> tuple[
+    NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint32], int
+]: ...  # lines, zeros, leaves, marks, values, origin

@@ -1,0 +1,93 @@
+#include <algorithm>
+
+#include "token_text.hpp"
+
+namespace weft {
+
+int64_t TokenText::document_of(int64_t position) const {
+    const int64_t* end = starts_ + documents_ + 1;
+    return std::clamp<int64_t>(std::upper_bound(starts_, end, position) - starts_ - 1, 0, std::max<int64_t>(documents_ - 1, 0));
+}
+
+int64_t TokenText::head(Range range, int64_t depth) const {
+    if (depth >= heads_.depths) return -1;
+    const uint32_t *begin = heads_.lows + heads_.first[depth], *end = heads_.lows + heads_.first[depth + 1];
+    const uint32_t* found = std::lower_bound(begin, end, static_cast<uint32_t>(range.low));
+    if (found == end || *found != range.low) return -1;
+    // A part of a head's range is no head: a caller may have made the state himself.
+    const int64_t head = found - heads_.lows;
+    const int64_t begins = heads_.offsets[head], ends = heads_.offsets[head + 1];
+    const int64_t covered = ends > begins ? heads_.stops[ends - 1] : 0;
+    return covered <= range.high - range.low ? head : -1;
+}
+
+template <class Symbol>
+int64_t SuffixText<Symbol>::lower(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (next(middle, depth) < symbol)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+template <class Symbol>
+int64_t SuffixText<Symbol>::gallop(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
+    int64_t stride = 1;
+    while (low + stride <= high && next(low + stride - 1, depth) < symbol) {
+        low += stride;
+        stride *= 2;
+    }
+    return lower(low, std::min(low + stride - 1, high), depth, symbol);
+}
+
+template <class Symbol>
+Range SuffixText<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) const {
+    const int64_t known = head(range, depth);
+    if (known >= 0) {
+        const int64_t begin = heads_.offsets[known], end = heads_.offsets[known + 1];
+        const Symbol* symbols = static_cast<const Symbol*>(heads_.symbols);
+        const Symbol* found = std::lower_bound(symbols + begin, symbols + end, symbol);
+        if (found == symbols + end || *found != symbol) return {0, 0};
+        // Rows that end here, where 0 follows, come first and are not in the list.
+        const int64_t at = found - symbols, from = range.high - heads_.stops[end - 1];
+        return {from + (at > begin ? heads_.stops[at - 1] : 0), from + heads_.stops[at]};
+    }
+    const int64_t low = lower(range.low, range.high, depth, symbol);
+    if (low == range.high || next(low, depth) != symbol) return {0, 0};
+    return {low, gallop(low, range.high, depth, symbol + 1)};
+}
+
+template <class Symbol>
+void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations& out) const {
+    if (range.low >= range.high) return;
+    const int64_t known = head(range, depth);
+    if (known >= 0) return copy_head<Symbol>(known, out);
+    int64_t row = gallop(range.low, range.high, depth, 1);
+    while (row < range.high) {
+        const uint32_t symbol = next(row, depth);
+        if (symbol == 0) return;  // rows out of order: damaged arrays
+        const int64_t stop = std::max(gallop(row, range.high, depth, symbol + 1), row + 1);
+        out.tokens.push(token_of(symbol));
+        if (out.counted) out.counts.push(static_cast<int32_t>(stop - row));
+        row = stop;
+    }
+}
+
+template <class Symbol>
+int64_t SuffixText<Symbol>::position(int64_t row, int64_t) const {
+    return suffixes_[row] < static_cast<uint64_t>(rows_) ? suffixes_[row] : -1;
+}
+
+template <class Symbol>
+void SuffixText<Symbol>::read(int64_t document, int32_t* out) const {
+    const Symbol* text = text_ + starts_[document];
+    for (int64_t i = 0; i < length(document); ++i) out[i] = token_of(text[i]);
+}
+
+template class SuffixText<uint16_t>;
+template class SuffixText<uint32_t>;
+
+}  // namespace weft
