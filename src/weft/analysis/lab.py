@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,9 @@ class Options:
     """Which list of collections (`weft.evaluation.suites`); ``offline`` is whatever is in the folder."""
     collections: tuple[str, ...] = ()
     """Only these of the suite, ``name`` or ``name:split``."""
-    documents: int = 1000
+    without: tuple[str, ...] = ()
+    """All but these, by the names of their folders or by their own."""
+    documents: int = 250
     """Documents of a pool; 0 keeps collections whole."""
     queries: int = 100
     """Queries of a pool; 0 keeps all."""
@@ -78,6 +81,8 @@ class Model:
     folder: str | None
     """None: the bundled one."""
     length: int
+    states: Path | None = None
+    """Where models that were trained here keep the outputs of frozen layers, for all of one base."""
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -97,6 +102,24 @@ class Model:
                 found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
                 return found
         return {}
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Look up what the encoder gives for a text, if it is a frozen one that others share; else compute it."""
+        frozen = self.recipe.get("model", {}).get("frozen_layers", 0)
+        backend: Any = self.encoder.backend
+        if self.states is None or not frozen or backend.kind != "torch":
+            yield
+            return
+        from weft.training.frozen import encoder_layers, remember
+        from weft.training.run import base_identity
+
+        module = backend.model[0].auto_model
+        if frozen < len(encoder_layers(module)):  # the rest is the model's own
+            yield
+            return
+        with remember([module], frozen, self.states, base_identity(module)):
+            yield
 
 
 class Lab:
@@ -139,7 +162,7 @@ class Lab:
             return [pool_of(Collection.read(DEMO))]
         cut = Cut(options.documents or None, options.queries or None, options.seed)
         made = []
-        for dataset in self._datasets():
+        for dataset in self._wanted():
             logger.info("reading %s", dataset.name)
             task = dataset.load(options.data)
             pool = cut.pool(task)
@@ -160,6 +183,19 @@ class Lab:
             halves.append(replace(pool, queries={names[i]: pool.queries[names[i]] for i in part}))
             self._parts[halves[-1].digest] = (pool, part)
         return halves
+
+    def _wanted(self) -> list[Dataset]:
+        found = self._datasets()
+        names = {name for dataset in found for name in (dataset.name, Path(dataset.folder).name)}
+        for name in self.options.without:
+            if name not in names:
+                known = ", ".join(dataset.name for dataset in found)
+                raise NeedsError(f"{name!r} cannot be left out: there are {known}")
+        without = set(self.options.without)
+        kept = [dataset for dataset in found if not without & {dataset.name, Path(dataset.folder).name}]
+        if not kept:
+            raise NeedsError("no collection is left")
+        return kept
 
     def _datasets(self) -> list[Dataset]:
         options = self.options
@@ -204,5 +240,6 @@ class Lab:
                 del self._encoded[next(iter(self._encoded))]
             logger.info("encoding %s with %s", pool.name, model.name)
             folder = self.options.work / "encodings" / f"{slug(model.name)}-{model.encoder.document_length}"
-            self._encoded[key] = encode(pool, model.encoder, folder, threads=self.options.threads)
+            with model.remembering():
+                self._encoded[key] = encode(pool, model.encoder, folder, threads=self.options.threads)
         return self._encoded[key]

@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -94,26 +95,52 @@ def _trained(lab: Lab, name: str, changes: Mapping[str, Any]) -> Model:
         recipe = read_recipe(lab.options.recipe, listed, lab.options.folders)
     else:
         recipe = tiny_recipe(lab.options.work / "tiny", dict(changes) | steps)
-    recipe = replace(recipe, training=replace(recipe.training, output=""))
-    digest = hashlib.sha256(json.dumps(recipe.as_dict(), sort_keys=True).encode()).hexdigest()[:10]
-    output = lab.options.work / "trained" / f"{slug(name)}-{digest}"
+    remembers = bool(recipe.training.remember_frozen)
+    recipe = replace(recipe, training=replace(recipe.training, output="", remember_frozen=""))  # places say nothing
+    output = lab.options.work / "trained" / f"{slug(name)}-{_digest(recipe.as_dict())}"
     if not (output / "model").is_dir():
         logger.info("training %s", name)
-        _train(replace(recipe, training=replace(recipe.training, output=str(output))), lab.options.threads)
-    return Model(name, str(output / "model"), lab.options.length)
+        frozen = str(lab.options.work / "frozen") if remembers else ""
+        training = replace(recipe.training, output=str(output), remember_frozen=frozen)
+        model = replace(recipe.model, base=_begun(lab, recipe)) if remembers else recipe.model
+        _train(replace(recipe, model=model, training=training), lab.options.threads)
+        shutil.rmtree(output / "checkpoints", ignore_errors=True)  # as large as the model, and done with
+    return Model(name, str(output / "model"), lab.options.length, lab.options.work / "frozen" if remembers else None)
+
+
+def _begun(lab: Lab, recipe: Recipe) -> str:
+    """Return the base with its projection begun, one for all variants: the PCA looks at a thousand texts."""
+    if recipe.loss.teacher == "base" or recipe.model.projection != "pca":  # such a teacher is the base without it
+        return recipe.model.base
+    plain = replace(recipe, model=replace(recipe.model, query_gate="", document_gate=""))
+    parts = {name: value for name, value in plain.as_dict().items() if name in ("model", "data")}
+    folder = lab.options.work / "trained" / f"base-{_digest(parts | {'seed': recipe.training.seed})}"
+    if not folder.is_dir():
+        with quiet():
+            _training(lab.options.threads).assemble(plain).model.save_pretrained(str(folder), create_model_card=False)
+    return str(folder)
+
+
+def _digest(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def _train(recipe: Recipe, threads: int) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    with quiet():
+        _training(threads).train(recipe, progress=False)
+
+
+def _training(threads: int) -> Any:
+    """Return `weft.training.run`, with torch kept to so many threads."""
     try:
         import torch
 
-        from weft.training.run import train
+        from weft.training import run
     except ImportError as error:
         raise missing_extra(error.name or "torch", "train", "training models to compare") from error
     torch.set_num_threads(threads)
-    with quiet():
-        train(recipe, progress=False)
+    return run
 
 
 @contextmanager

@@ -29,7 +29,10 @@ def experiment(
     collections: Annotated[
         list[str] | None, typer.Option("--collections", "-c", metavar="NAME", help="Only these; NAME or NAME:SPLIT.")
     ] = None,
-    documents: Annotated[int, typer.Option(min=0, help="Documents of a pool; 0: whole collections.")] = 1000,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="NAME", help="All but this one; may be repeated.")
+    ] = None,
+    documents: Annotated[int, typer.Option(min=0, help="Documents of a pool; 0: whole collections.")] = 250,
     queries: Annotated[int, typer.Option(min=0, help="Queries of a pool; 0: all.")] = 100,
     model: Annotated[
         list[str] | None,
@@ -69,6 +72,7 @@ def experiment(
         data=data,
         suite=suite,
         collections=tuple(collections or ()),
+        without=tuple(without or ()),
         documents=documents,
         queries=queries,
         models=tuple(_named(text) for text in model or ()),

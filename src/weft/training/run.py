@@ -57,7 +57,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
     with ExitStack() as stack:
         if recipe.training.remember_frozen:
             modules = [transformer.auto_model for transformer in run.transformers]
-            identity = _identity(modules[0])
+            identity = base_identity(modules[0])
             folder = recipe.training.remember_frozen
             stack.enter_context(remember(modules, recipe.model.frozen_layers, folder, identity))
         datasets = prepare(run.sources, recipe, run.model)
@@ -249,7 +249,7 @@ def _transformer(model: MultiVectorEncoder) -> Transformer:
     return found
 
 
-def _identity(module: Any) -> str:
+def base_identity(module: Any) -> str:
     """Name the weights of a base by the beginning of each tensor. The pooler is unused and may be random."""
     digest = hashlib.sha256()
     for name, parameter in module.named_parameters():
