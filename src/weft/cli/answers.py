@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.errors import DataError
 from weft.text_index import encoder_of, own_metadata
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from weft.encoders import Encoder
     from weft.explain import Explanation
+    from weft.explain.snippet import Fragment
     from weft.search import Answer, Index, Searcher
+    from weft.types import Document, Ranking, Result
 
 Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
 AlignmentOption = Annotated[
@@ -107,8 +110,6 @@ class Session:
 
 def readable(text: str, what: str) -> str:
     """Return an argument as a person meant it: some text, and none of the bytes that are no UTF-8."""
-    from weft.errors import DataError
-
     if not text.strip():
         raise DataError(f"the {what} is empty")
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -131,18 +132,25 @@ def console() -> Console:
 
 def print_answer(session: Session, answer: Answer, settings: Settings, out: Console) -> None:
     """Print results for people: ids, scores, and the words that counted."""
+    shown = []
+    for result in answer.ranking:
+        document = session.index.get(result.id)
+        assert document is not None
+        shown.append((result, document, _shown(session, answer, settings, document)))
+    print_results(shown, out)
+
+
+def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]], out: Console) -> None:
+    """Print results for people, each with the part of its text to show."""
     from rich.padding import Padding
     from rich.text import Text
 
-    from weft.explain.snippet import Fragment, snippet
     from weft.explain.terminal import highlighted, printable
 
-    if not len(answer.ranking):
+    if not results:
         out.print(Text("nothing found", "dim"))
         return
-    for rank, result in enumerate(answer.ranking, 1):
-        document = session.index.get(result.id)
-        assert document is not None
+    for rank, (result, document, fragments) in enumerate(results, 1):
         line = Text()
         line.append(f"{rank:>2}. ", "dim")
         line.append(printable(result.id), "bold")
@@ -151,32 +159,17 @@ def print_answer(session: Session, answer: Answer, settings: Settings, out: Cons
         if isinstance(title, str) and title:
             line.append(f"  {printable(title)}", "dim")
         out.print(line, overflow="fold")
-        explanation = session.explained(answer, settings, result.id) if answer.behind(result.id) else None
-        shown = [Fragment(document.text[:240], 0.0)] if explanation is None else snippet(explanation)
         if document.text.strip():
-            out.print(Padding(highlighted(shown), (0, 0, 0, 4), expand=False))
+            out.print(Padding(highlighted(list(fragments)), (0, 0, 0, 4), expand=False))
 
 
 def as_json(session: Session, answer: Answer, settings: Settings, query_id: str) -> str:
     """Return one line of JSON for a query and its results."""
-    from weft.explain.snippet import snippet
-
     results = []
     for rank, result in enumerate(answer.ranking, 1):
         document = session.index.get(result.id)
         assert document is not None
-        explanation = session.explained(answer, settings, result.id) if answer.behind(result.id) else None
-        text = document.text[:240] if explanation is None else "".join(f.text for f in snippet(explanation))
-        results.append(
-            {
-                "rank": rank,
-                "id": result.id,
-                "score": result.score,
-                "snippet": text,
-                "text": document.text,
-                "metadata": own_metadata(document),
-            }
-        )
+        results.append(json_result(rank, result, document, _shown(session, answer, settings, document)))
     row = {
         "schema": "weft.search/1",
         "query_id": query_id,
@@ -187,3 +180,35 @@ def as_json(session: Session, answer: Answer, settings: Settings, query_id: str)
         "results": results,
     }
     return json.dumps(row, ensure_ascii=False)
+
+
+def json_result(rank: int, result: Result, document: Document, fragments: Sequence[Fragment]) -> dict[str, Any]:
+    """Return one result as it stands in JSON."""
+    return {
+        "rank": rank,
+        "id": result.id,
+        "score": result.score,
+        "snippet": "".join(fragment.text for fragment in fragments),
+        "text": document.text,
+        "metadata": own_metadata(document),
+    }
+
+
+def print_run(ranking: Ranking, query_id: str, tag: str | None) -> None:
+    """Print the lines of a run: TREC's with a tag, tab-separated without."""
+    for rank, result in enumerate(ranking, 1):
+        cells = [query_id, result.id, str(rank), f"{result.score:.6f}"]
+        if tag is None:
+            typer.echo("\t".join(" ".join(cell.split("\t")) for cell in cells))
+            continue
+        for cell in (query_id, result.id, tag):
+            if len(cell.split()) != 1:
+                raise DataError(f"{cell!r} has spaces, which a TREC run cannot hold: use --tsv or --json")
+        typer.echo(" ".join((query_id, "Q0", *cells[1:], tag)))
+
+
+def _shown(session: Session, answer: Answer, settings: Settings, document: Document) -> list[Fragment]:
+    from weft.explain.snippet import Fragment, snippet
+
+    explanation = session.explained(answer, settings, document.id) if answer.behind(document.id) else None
+    return [Fragment(document.text[:240], 0.0)] if explanation is None else snippet(explanation)

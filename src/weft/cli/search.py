@@ -23,6 +23,7 @@ from weft.cli.answers import (
     begin,
     console,
     print_answer,
+    print_run,
     readable,
 )
 from weft.cli.opening import IndexPath, Json, Model
@@ -90,7 +91,7 @@ def search(
                     if json_:
                         typer.echo(as_json(session, answer, settings, one.id))
                     elif tsv or trec:
-                        _print_run(answer, one.id, tag if trec else None)
+                        print_run(answer.ranking, one.id, tag if trec else None)
                     else:
                         out = console()
                         if many:
@@ -98,18 +99,6 @@ def search(
                         print_answer(session, answer, settings, out)
                         if many:
                             out.print()
-
-
-def _print_run(answer: Answer, query_id: str, tag: str | None) -> None:
-    for rank, result in enumerate(answer.ranking, 1):
-        cells = [query_id, result.id, str(rank), f"{result.score:.6f}"]
-        if tag is None:
-            typer.echo("\t".join(" ".join(cell.split("\t")) for cell in cells))
-            continue
-        for cell in (query_id, result.id, tag):
-            if len(cell.split()) != 1:
-                raise DataError(f"{cell!r} has spaces, which a TREC run cannot hold: use --tsv or --json")
-        typer.echo(" ".join((query_id, "Q0", *cells[1:], tag)))
 
 
 def _prompt(session: Session, settings: Settings) -> None:
