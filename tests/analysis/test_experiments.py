@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -85,6 +86,19 @@ def test_with_all_tokens_retrieved_every_imputation_is_the_sum_of_max(lab):
     assert values[1] == values[2]
 
 
+def test_operations_of_all_collections_together(lab, data, model, tmp_path):
+    other = tmp_path / "data"
+    for name in ("one", "two"):
+        shutil.copytree(data / "words", other / name)
+    both = Lab(Options(work=tmp_path / "work", data=other, models=(("tiny", model),)))
+    alone, together = (find("flops").make(["k_prime=5"]).run(of) for of in (lab, both))
+    assert [table.name for table in alone.tables] == ["formula", "engine-words", "scoring"]
+    assert [table.name for table in together.tables] == ["formula", "engine-all-together", "scoring"]
+    one, whole = (table.tables[1].rows[-1][1] for table in (alone, together))
+    assert whole == pytest.approx(2 * one)  # twice the documents, the same queries
+    assert cell(together.tables[2], ["all together"], "m̄") == pytest.approx(cell(alone.tables[2], ["words"], "m̄"))
+
+
 def test_idf():
     documents = TokenVectors.from_list([np.ones((2, 1)), np.ones((1, 1))], token_ids=[[4, 7], [4]])
     found = idf(documents, documents)
@@ -105,6 +119,17 @@ def test_settings():
         with pytest.raises(kind, match="k_prime"):
             find("k-prime").make([bad])
     assert all(kind.settings() for kind in EXPERIMENTS.values())
+
+
+def test_some_collections_are_left_out(data, tmp_path):
+    other = tmp_path / "data"
+    for name in ("one", "two"):
+        shutil.copytree(data / "words", other / name)
+    assert [pool.name for pool in Lab(Options(work=tmp_path, data=other, without=("one",))).pools] == ["two"]
+    with pytest.raises(NeedsError, match="'three' cannot be left out: there are one, two"):
+        _ = Lab(Options(work=tmp_path, data=other, without=("three",))).pools
+    with pytest.raises(NeedsError, match="no collection is left"):
+        _ = Lab(Options(work=tmp_path, data=other, without=("one", "two"))).pools
 
 
 def test_unknown_names(lab, data, model, tmp_path):

@@ -43,6 +43,7 @@ _LOOK: dict[str, Any] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
     "legend.fontsize": 9,
+    "legend.handlelength": 3.2,
     "lines.linewidth": 1.8,
     "lines.markersize": 5.5,
     "errorbar.capsize": 2.5,
@@ -93,7 +94,7 @@ def drawing(
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Name what the axes show: inside a single plot with few entries, else once for all of them, below."""
+    """Name what the axes show: inside a single plot of few lines, else once for all of them, below."""
     named: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -101,7 +102,7 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
             named.setdefault(label, handle)
     if not named:
         return
-    if len(axes) == 1 and len(named) <= 3:
+    if len(axes) == 1 and len(named) <= 3 and not axes[0].patches:  # bars leave no room
         axes[0].legend(loc="best")
         return
     room = figure.get_figwidth() * 14  # characters that fit beside each other, about

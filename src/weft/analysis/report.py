@@ -32,10 +32,25 @@ def write(folder: Path, experiment: Experiment, outcome: Outcome, config: Mappin
         (folder / f"{plot.name}.svg").write_bytes(plot.svg)
     text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
+    text = json.dumps(_data(experiment, outcome, config), indent=1, ensure_ascii=False) + "\n"
+    (folder / "results.json").write_text(text, encoding="utf-8")
     (folder / "results.md").write_text(_summary(experiment, outcome, config), encoding="utf-8")
     page = folder / "report.html"
     page.write_text(to_html(experiment, outcome, config), encoding="utf-8")
     return page
+
+
+def _data(experiment: Experiment, outcome: Outcome, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything but the plots, for programs."""
+    return {
+        "schema": "weft.experiment/1",
+        "experiment": experiment.name,
+        "config": dict(config),
+        "findings": outcome.findings,
+        "notes": outcome.notes,
+        "tables": [table.data() for table in outcome.tables],
+        "plots": [{"name": plot.name, "caption": plot.caption} for plot in outcome.plots],
+    }
 
 
 def _markdown(table: Table) -> str:

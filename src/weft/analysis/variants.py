@@ -25,7 +25,6 @@ from weft.analysis.base import NeedsError
 from weft.analysis.lab import DEMO, Lab, Model
 from weft.collections.beir import Collection
 from weft.errors import InvalidParameterError, missing_extra
-from weft.evaluation.baselines import slug
 from weft.evaluation.pools import Pool
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _trained(lab: Lab, name: str, changes: Mapping[str, Any]) -> Model:
         recipe = tiny_recipe(lab.options.work / "tiny", dict(changes) | steps)
     remembers = bool(recipe.training.remember_frozen)
     recipe = replace(recipe, training=replace(recipe.training, output="", remember_frozen=""))  # places say nothing
-    output = lab.options.work / "trained" / f"{slug(name)}-{_digest(recipe.as_dict())}"
+    output = lab.options.work / "trained" / _digest(recipe.as_dict())  # whatever it is called
     if not (output / "model").is_dir():
         logger.info("training %s", name)
         frozen = str(lab.options.work / "frozen") if remembers else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
@@ -110,7 +110,7 @@ class Table:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
 
     def data(self) -> dict[str, Any]:
-        """Return what JSON can hold: rows as objects, intervals as objects with value, low and high."""
+        """Return what JSON can hold: rows as objects, intervals as objects with value, low and high; see `read`."""
         rows = []
         for row in self.rows:
             cells = [
@@ -118,7 +118,29 @@ class Table:
                 for cell in row
             ]
             rows.append(dict(zip(self.columns, cells, strict=True)))
-        return {"name": self.name, "title": self.title, "rows": rows, "note": self.note}
+        said = {"name": self.name, "title": self.title, "note": self.note, "best": self.best}
+        return {**said, "columns": list(self.columns), "rows": rows}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Table:
+        """Return the table that `data` was made of, its columns of running text aside.
+
+        Examples
+        --------
+        >>> table = Table("a", "A", ["collection", "top-1"], [["demo", Interval(0.5, 0.4, 0.62)]])
+        >>> Table.read(table.data()) == table
+        True
+        """
+        nan = float("nan")
+
+        def cell(value: Any) -> Cell:
+            if not isinstance(value, Mapping):
+                known: Cell = value
+                return known
+            return Interval(*(nan if value[key] is None else value[key] for key in Interval._fields))
+
+        rows = [[cell(value) for value in row.values()] for row in data["rows"]]
+        return cls(data["name"], data["title"], data["columns"], rows, data["note"], data["best"])
 
     def _numeric(self) -> list[bool]:
         def number(column: int) -> bool:

@@ -17,13 +17,16 @@ from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import COLOURS, drawing, finish
 from weft.analysis.scoring import Owners, top_tokens
 from weft.evaluation.baselines import slug
-from weft.evaluation.pools import Encoded, Pool
+from weft.evaluation.pools import Encoded
 from weft.evaluation.tables import Cell, Table
 from weft.index.segment import Segment, write_segment
 from weft.types import TokenVectors
 
 PAPER = {"n": 16, "d": 128, "k_prime": 100, "m": 55, "r": 2.5}
 """The setting of XTR's table 1, of MS MARCO."""
+TOGETHER = "all together"
+QUERIES = 100
+"""Of all collections together, about so many queries."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,16 @@ class Flops(Experiment):
         outcome.tables.append(Table("formula", "Table 1, the paper's setting", columns, formula, note))
         rows: list[list[Cell]] = []
         stages: dict[str, dict[str, Interval]] = {}
-        for pool in lab.pools:
-            encoded = lab.encoded(model, pool)
-            rows += self._scoring(pool, encoded, outcome)
-            stages[pool.name] = self._engine(pool, encoded, outcome) | {
-                f"{name}, k′ = {row[1]:,}": Interval(float(row[at]), float(row[at]), float(row[at]))  # type: ignore[arg-type]
+        parts = {pool.name: lab.encoded(model, pool) for pool in lab.pools}
+        for name, encoded in (parts | _together(parts)).items():
+            rows += self._scoring(name, encoded, outcome)
+            if len(parts) > 1 and name != TOGETHER:
+                continue  # pools are too small for the engine: it is shown searching all of them
+            stages[name] = self._engine(name, encoded, outcome) | {
+                f"{score}, k′ = {row[1]:,}": Interval(float(row[at]), float(row[at]), float(row[at]))  # type: ignore[arg-type]
                 for row in rows
-                if row[0] == pool.name
-                for name, at in (("f_ColBERT", 7), ("f_XTR′", 9))
+                if row[0] == name
+                for score, at in (("f_ColBERT", 7), ("f_XTR′", 9))
             }
         outcome.tables.append(
             Table(
@@ -88,7 +93,7 @@ class Flops(Experiment):
         )
         return outcome
 
-    def _scoring(self, pool: Pool, encoded: Encoded, outcome: Outcome) -> list[list[Cell]]:
+    def _scoring(self, pool: str, encoded: Encoded, outcome: Outcome) -> list[list[Cell]]:
         owner, lengths, d = Owners(encoded.documents).document, encoded.documents.lengths, encoded.documents.dim
         rows: list[list[Cell]] = []
         for k in self.k_prime:
@@ -104,17 +109,17 @@ class Flops(Experiment):
             m = float(lengths.mean())
             rows.append(
                 [
-                    pool.name, k, float(n), m, float(candidates), float(r), colbert_flops(n, k, m, d), float(colbert),
+                    pool, k, float(n), m, float(candidates), float(r), colbert_flops(n, k, m, d), float(colbert),
                     xtr_flops(n, k, r), float(xtr), float(colbert / xtr),
                 ]
             )  # fmt: skip
             outcome.findings.append(
-                f"{pool.name}, k′ = {k:,}: counted, scoring takes {colbert:.2e} operations with gathered tokens and "
+                f"{pool}, k′ = {k:,}: counted, scoring takes {colbert:.2e} operations with gathered tokens and "
                 f"{xtr:.2e} with retrieved ones, {colbert / xtr:,.0f} times fewer."
             )
         return rows
 
-    def _engine(self, pool: Pool, encoded: Encoded, outcome: Outcome) -> dict[str, Interval]:
+    def _engine(self, pool: str, encoded: Encoded, outcome: Outcome) -> dict[str, Interval]:
         plain = TokenVectors.trusted(encoded.documents.values, encoded.documents.offsets)
         with tempfile.TemporaryDirectory(prefix="weft-flops-") as folder:
             path = Path(folder) / "pool.seg"
@@ -140,8 +145,8 @@ class Flops(Experiment):
         kind = "coded" if coded else "flat: too small for codes, all documents are scored"
         outcome.tables.append(
             Table(
-                f"engine-{slug(pool.name)}",
-                f"A search of weft's index for the best {self.top}, {pool.name} ({kind})",
+                f"engine-{slug(pool)}",
+                f"A search of weft's index for the best {self.top}, {pool} ({kind})",
                 ["stage", "operations", "low", "high", "share of brute force"],
                 rows,
                 "Means over queries; low and high bound 95 % of resamples.",
@@ -149,8 +154,7 @@ class Flops(Experiment):
         )
         if coded:
             outcome.findings.append(
-                f"{pool.name}: a search takes {total.value:.2e} operations, {total.value / brute.value:.1%} of "
-                "brute force."
+                f"{pool}: a search takes {total.value:.2e} operations, {total.value / brute.value:.1%} of brute force."
             )
         return found | {"brute force": brute}
 
@@ -172,6 +176,16 @@ class Flops(Experiment):
             ax.invert_yaxis()
             ax.grid(axis="y", visible=False)
             finish(ax, "operations a query", "stage of the search")
+
+
+def _together(parts: dict[str, Encoded]) -> dict[str, Encoded]:
+    """Return all collections as one, with some queries of each; nothing, if there is but one."""
+    if len(parts) < 2:
+        return {}
+    each = -(-QUERIES // len(parts))
+    queries = [of.queries.select(range(min(each, len(of.queries)))).without_salience() for of in parts.values()]
+    documents = [of.documents.without_salience() for of in parts.values()]
+    return {TOGETHER: Encoded(TokenVectors.concatenate(queries), TokenVectors.concatenate(documents), weights=False)}
 
 
 def _cells(of: Interval) -> list[Cell]:

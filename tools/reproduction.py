@@ -1,0 +1,104 @@
+"""Writes what experiments found into docs/reproduction.md.
+
+    weft experiment all --data FOLDER … -o RESULTS
+    python tools/reproduction.py RESULTS
+
+Between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` stands what the run in RESULTS/NAME says: what it was made of,
+its findings, and some of its tables, with their intervals. Everything else on the page is written by hand. Experiments
+that are not in RESULTS stay as they are; a run of the quick form is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from weft.analysis.experiments import EXPERIMENTS
+from weft.evaluation.tables import Table
+
+PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
+TABLES = {
+    "alignments": r"ndcg-",
+    "training-alignments": r"matrix|default-oracle",
+    "pruning": r"pruning",
+    "adaptation": r"gains-|adaptation-",
+    "imputation": r"imputation",
+    "k-prime": r"k-prime",
+    "k-train": r"k-train",
+    "gold-tokens": r"gold-tokens",
+    "lexical-tokens": r"lexical-tokens",
+    "score-density": r"density",
+    "flops": r"formula|scoring|engine-all",
+    "token-table": r"tokens-1-",
+}
+"""Which tables of an experiment are shown, by the beginning of their names."""
+AVERAGES = {"gold-tokens", "lexical-tokens", "score-density"}
+"""Experiments of which only the average over collections is shown."""
+FINDINGS = 12
+"""So many of an experiment's findings at the most."""
+
+
+def block(results: Mapping[str, Any]) -> list[str]:
+    """Return the lines that stand for an experiment's run."""
+    name, config = results["experiment"], results["config"]
+    lines = [_made_of(config), ""]
+    said = results["findings"]
+    lines += [f"- {finding}" for finding in said[:FINDINGS]]
+    if len(said) > FINDINGS:
+        lines.append(f"- … and {len(said) - FINDINGS} more, in the run's report.")
+    for data in results["tables"]:
+        if re.match(TABLES[name], data["name"]):
+            table = Table.read(data)
+            if name in AVERAGES and any(row[0] == "average" for row in table.rows):
+                table = replace(table, rows=[row for row in table.rows if row[0] == "average"])
+            lines += ["", f"**{table.title}**", "", table.markdown()]
+            lines += ["", table.note] if table.note else []
+    return lines
+
+
+def _made_of(config: Mapping[str, Any]) -> str:
+    models = ", ".join(f"{model['name']} ({model['fingerprint'][:8]})" for model in config["models"])
+    pools = config["collections"]
+    documents, queries = (sum(pool[key] for pool in pools) for key in ("documents", "queries"))
+    of = f"{len(pools)} collections, {documents:,} documents and {queries:,} queries in all"
+    return f"*Run:* {of}, seed {config['seed']}; {models}; {config['seconds']:,.0f} seconds."
+
+
+def fill(page: str, results: Mapping[str, Any]) -> str:
+    """Return the page with an experiment's lines put between its marks."""
+    name = results["experiment"]
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"the page has no place for {name}: {begin} … {end}")
+    return "\n".join([before + begin, "", *block(results), "", end]) + after
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="where weft experiment -o wrote")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args()
+    page, written = options.page.read_text(encoding="utf-8"), []
+    for name in EXPERIMENTS:
+        path = options.results / name / "results.json"
+        if path.is_file():
+            results = json.loads(path.read_text(encoding="utf-8"))
+            if results["config"]["quick"]:
+                raise SystemExit(f"{path}: the quick form's numbers say little and are not written down")
+            page, written = fill(page, results), [*written, name]
+    if not written:
+        raise SystemExit(f"{options.results} has no experiments (NAME/results.json)")
+    options.page.write_text(page, encoding="utf-8")
+    print(f"{options.page}: {', '.join(written)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
