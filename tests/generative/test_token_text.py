@@ -73,7 +73,9 @@ def test_counts_continuations_and_places(form, corpus, heads):
         where = index.locate(states)
         for b, prefix in enumerate(prefixes):
             mine = slice(where.offsets[b], where.offsets[b + 1])
-            assert sorted(zip(where.documents[mine].tolist(), where.positions[mine].tolist(), strict=True)) == true[prefix]
+            assert (
+                sorted(zip(where.documents[mine].tolist(), where.positions[mine].tolist(), strict=True)) == true[prefix]
+            )
         longer = [len(prefix) < LONGEST for prefix in prefixes]  # the oracle goes no further
         prefixes = [prefix for prefix in prefixes if len(prefix) < LONGEST]
         states = States(states.low[longer], states.high[longer], states.depth[longer])

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -173,13 +174,16 @@ class NGramIndex(ABC):
             kinds = {form.kind: form for form in (cls, *cls.__subclasses__()) if hasattr(form, "kind")}
             form = kinds.get(file.info.get("kind", ""))
             if form is None:
-                raise IndexFormatError(f"{path} is a corpus index of the kind {file.info.get('kind')!r}, not {cls.kind!r}")
+                known = ", ".join(kinds)
+                raise IndexFormatError(f"{path} is a corpus index of the kind {file.info.get('kind')!r}, not {known}")
             index = form(file.info, file)
             index._check_header()
             for name, asked in (("tokenizer", tokenizer), ("vocabulary", vocabulary)):
                 stored = getattr(index, name)
                 if asked is not None and stored not in ("", asked):
-                    raise IndexFormatError(f"the corpus index at {path} was built with {name} {stored!r}, not {asked!r}")
+                    raise IndexFormatError(
+                        f"the corpus index at {path} was built with {name} {stored!r}, not {asked!r}"
+                    )
         except BaseException:
             file.close()
             raise
@@ -278,11 +282,9 @@ class NGramIndex(ABC):
 
     def find(self, ngrams: Iterable[Sequence[int]]) -> States:
         """Return the states of whole n-grams; tokens that the corpus does not have make an empty range."""
-        listed = [np.asarray(ngram, dtype=np.int32).reshape(-1) for ngram in ngrams]
-        depth = np.array([len(ngram) for ngram in listed], dtype=np.int32)
-        offsets = np.concatenate([[0], np.cumsum(depth, dtype=np.int64)]).astype(np.int64)
-        low, high = self._native.find(offsets, np.concatenate(listed) if listed else np.zeros(0, np.int32))
-        return States(low, high, depth)
+        offsets, tokens = _flat(ngrams, "find")
+        low, high = self._native.find(offsets, tokens)
+        return States(low, high, np.diff(offsets).astype(np.int32))
 
     def count(self, ngram: Sequence[int]) -> int:
         """Return how often an n-gram occurs: F of SEAL's weights. The empty one occurs wherever a token does."""
@@ -309,6 +311,21 @@ class NGramIndex(ABC):
             raise invalid("documents", "NGramIndex.read", f"numbers from 0 to {len(self) - 1}", documents)
         return self._native.read(numbers)
 
+    def seal(
+        self,
+        documents: NDArray[np.int64],
+        ngrams: Sequence[Sequence[int]],
+        weights: NDArray[np.float64],
+        tokens: NDArray[np.float64],
+        beta: float,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+        """Score documents by the n-grams (in order, none twice) and tokens in them: see `weft.generative.seal`.
+
+        Returns the scores and, by the offsets that come second, what each is the sum of: the n-gram's place in the list,
+        or -1 - token; where it begins; its cover.
+        """
+        return self._native.seal(documents, *_flat(ngrams, "seal"), weights, tokens, beta)
+
     def constraint(self) -> NGrams:
         """Return the constraint that holds a beam search to n-grams of the corpus."""
         from weft.generative.token_text.ngrams import NGrams
@@ -323,7 +340,9 @@ class NGramIndex(ABC):
         try:
             arrays = {name: self._arrays[name] for name in TABLES}
             symbols = symbols_of(arrays["alphabet"], self.vocabulary)
-            tables = _native.TokenTextTables(arrays.pop("starts"), arrays.pop("alphabet"), arrays.pop("first"), symbols, **arrays)
+            tables = _native.TokenTextTables(
+                arrays.pop("starts"), arrays.pop("alphabet"), arrays.pop("first"), symbols, **arrays
+            )
             return self._make(tables)
         except (IndexError, KeyError, TypeError, ValueError) as error:  # checksums are right, so it was written wrong
             raise CorruptIndexError(f"{self._name}: damaged: {error}; build the corpus index again") from None
@@ -336,8 +355,20 @@ class NGramIndex(ABC):
         info = self._info
         whole = all(isinstance(info.get(name), int) for name in ("vocabulary", "documents", "tokens"))
         missing = [name for name in (*TABLES, *self._extra, "id_bytes", "id_offsets") if name not in self._arrays]
-        if not whole or not isinstance(info.get("tokenizer"), str) or not isinstance(info.get("breaks"), list) or missing:
+        if (
+            not whole
+            or not isinstance(info.get("tokenizer"), str)
+            or not isinstance(info.get("breaks"), list)
+            or missing
+        ):
             raise CorruptIndexError(f"{self._name}: damaged: header of a corpus index; build the corpus index again")
+
+
+def _flat(ngrams: Iterable[Sequence[int]], method: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    listed = list(ngrams)
+    offsets = np.zeros(len(listed) + 1, np.int64)
+    np.cumsum([len(ngram) for ngram in listed], out=offsets[1:])
+    return offsets, _ids(list(chain.from_iterable(listed)), method)
 
 
 def _ids(tokens: ArrayLike, method: str) -> NDArray[np.int32]:

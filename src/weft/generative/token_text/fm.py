@@ -28,7 +28,9 @@ class FMIndex(NGramIndex):
     @classmethod
     def _sorted(cls, corpus: Corpus) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         order = suffix_array(np.ascontiguousarray(corpus.text[::-1]))
-        lines, zeros, leaves, marks, values, origin = _native.token_text_fm(corpus.text, order, len(corpus.alphabet), RATE)
+        lines, zeros, leaves, marks, values, origin = _native.token_text_fm(
+            corpus.text, order, len(corpus.alphabet), RATE
+        )
         own = {"lines": lines, "zeros": zeros, "leaves": leaves, "marks": marks, "values": values}
         # Suffixes that begin with 0 come first, among them the separators before the documents.
         places = len(corpus.text) - 1 - order[: int(corpus.first[1])].astype(np.int64)
