@@ -53,7 +53,8 @@ Range SuffixText<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) co
         if (found == symbols + end || *found != symbol) return {0, 0};
         // Rows that end here, where 0 follows, come first and are not in the list.
         const int64_t at = found - symbols, from = range.high - heads_.stops[end - 1];
-        return {from + (at > begin ? heads_.stops[at - 1] : 0), from + heads_.stops[at]};
+        const int64_t stop = std::min<int64_t>(from + heads_.stops[at], range.high);
+        return {std::min<int64_t>(from + (at > begin ? heads_.stops[at - 1] : 0), stop), stop};
     }
     const int64_t low = lower(range.low, range.high, depth, symbol);
     if (low == range.high || next(low, depth) != symbol) return {0, 0};

@@ -206,7 +206,8 @@ def test_no_state_leads_out_of_bounds(form, data):
     """States that no n-gram has, as a caller might make: any answer, but one (AddressSanitizer looks on)."""
     index = build(form, [[1, 2, 3, 1, 2], [2, 2]], 5, heads=2)
     low = data.draw(st.integers(0, 10))
-    state = States(*(np.array([x], t) for x, t in [(low, np.int64), (data.draw(st.integers(low, 10)), np.int64), (data.draw(st.integers(0, 2**31 - 2)), np.int32)]))  # fmt: skip
+    high, depth = data.draw(st.integers(low, 10)), data.draw(st.integers(0, 2**31 - 2))
+    state = States(np.array([low]), np.array([high]), np.array([depth], np.int32))
     index.continuations(state)
     index.extend(state, [2])
 

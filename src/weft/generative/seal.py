@@ -1,15 +1,15 @@
 """SEAL's scoring: from n-grams that a model would say to documents that hold them.
 
-The model gives log p(n | q) for each n-gram n of its beam search. An n-gram speaks for the documents that hold it, the more
-the likelier the model finds it and the rarer the corpus. Corpus frequency F(n), corpus size T (tokens):
+The model gives log p(n | q) for each n-gram n of its beam search. An n-gram speaks for the documents that hold it, the
+more the likelier the model finds it and the rarer the corpus. Corpus frequency F(n), corpus size T (tokens):
 
     s = log p(n | q)        r = log((F(n) + 5) / (T + 5))
     w(n) = max(0, [s + log(1 − eʳ)] − [r + log(1 − eˢ)])^α        unigrams without the exponent
 
-A document's score is Σ w(n) · cover(n) over the n-grams K chosen in it: best first, each once, at its first place that overlaps
-none chosen before. cover(n) = 1 − β + β · |set(n) ∖ C| / |set(n)|, C the tokens of those chosen before. Single tokens follow
-where no n-gram was chosen, each once, with cover 1, or 1 − β if a chosen n-gram has the token. As an alignment: S is w, A is
-cover, Z is 1, and the pairs of a `Ranking` say which tokens of the document each n-gram stands on.
+A document's score is Σ w(n) · cover(n) over the n-grams chosen in it: best first, each once, at its first place that
+overlaps none chosen before. cover(n) = 1 − β + β · |set(n) ∖ C| / |set(n)|, C the tokens of those chosen before. Single
+tokens follow where no n-gram was chosen, each once, with cover 1, or 1 − β if a chosen n-gram has the token. As an
+alignment: S is w, A is cover, Z is 1; the pairs of a `Ranking` say which tokens of the document each n-gram stands on.
 """
 
 from __future__ import annotations
@@ -113,8 +113,7 @@ def rank_by_ngrams(
     keys : mapping from tuples of token ids to log p
         All partial hypotheses of a beam search. Those that the corpus does not have are ignored.
     unigrams : array of float, shape (vocabulary,), optional
-        log p of each token as the first one. Keys of one token need not be repeated here; where both are given the key's
-        counts.
+        log p of each token as the first one. Keys of one token need not be repeated here; of both the key's counts.
     k : int
         Documents to return; fewer come where fewer hold any of the rarer n-grams.
     settings : SealSettings, optional

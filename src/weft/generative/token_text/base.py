@@ -122,8 +122,8 @@ class NGramIndex(ABC):
         allow_empty : bool
             Take documents without a token, which no n-gram can find, and collections without a document.
         heads : int, optional
-            Store the continuations of n-grams that occur so often (default: the class' own). Fewer make the file smaller
-            and beams of frequent words slower.
+            Store the continuations of n-grams that occur so often (default: the class' own). A higher number makes the
+            file smaller, and beams of frequent words slower.
         """
         threshold = cls.heads if heads is None else heads
         if isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 1:
@@ -321,8 +321,8 @@ class NGramIndex(ABC):
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
         """Score documents by the n-grams (in order, none twice) and tokens in them: see `weft.generative.seal`.
 
-        Returns the scores and, by the offsets that come second, what each is the sum of: the n-gram's place in the list,
-        or -1 - token; where it begins; its cover.
+        Returns the scores and, by the offsets that come second, what each is the sum of: the n-gram's place in the
+        list, or -1 - token; where it begins; its cover.
         """
         return self._native.seal(documents, *_flat(ngrams, "seal"), weights, tokens, beta)
 

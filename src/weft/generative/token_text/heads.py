@@ -1,7 +1,7 @@
 """Heads: the continuations of the most frequent n-grams, computed once.
 
-A beam that says "the" has a range of half a million rows and tens of thousands of continuations; to find them anew at each
-step would cost more than all other beams together. The root is always a head.
+A beam that says "the" has a range of half a million rows and tens of thousands of continuations; to find them anew at
+each step would cost more than all other beams together. The root is always a head.
 """
 
 from __future__ import annotations

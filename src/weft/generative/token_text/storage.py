@@ -1,9 +1,10 @@
-"""One file holds an index: the arrays of `weft.index.arrays`, with the kind of index and its tokenizer in the header."""
+"""One file holds an index: the arrays of `weft.index.arrays`, the kind of index and its tokenizer in the header."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,4 +65,4 @@ def pack_ids(ids: Sequence[str]) -> dict[str, NDArray[Any]]:
 def unpack_ids(raw: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list[str]:
     """Return the ids again."""
     data, places = raw.tobytes(), offsets.tolist()
-    return [data[a:b].decode() for a, b in zip(places[:-1], places[1:], strict=True)]
+    return [data[a:b].decode() for a, b in pairwise(places)]
