@@ -101,7 +101,8 @@ $(ASAN)/.ready: $(NATIVE)
 test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and UBSan, under 2 minutes
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 HYPOTHESIS_PROFILE=few \
 		$(ASAN)/bin/python -m pytest -n 2 -q -m "not torch and not slow" tests/native/test_engine.py \
-		tests/native/test_kernels.py tests/index/test_segment.py tests/search/test_coded.py
+		tests/native/test_kernels.py tests/index/test_segment.py tests/search/test_coded.py \
+		tests/generative/test_token_text.py tests/generative/test_token_text_file.py tests/generative/test_seal.py
 
 test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults
@@ -118,6 +119,11 @@ format: $(VENV)/.lint  ## put the code into the house style
 bench: $(VENV)/.bench $(VENV)/.minilm  ## native scoring and light encoding beside their peers; writes benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/maxsim.py --write
 	$(BIN)/python benchmarks/encoders.py --write
+ifneq ($(and $(TOKENIZER),$(COLLECTIONS)),)
+	$(BIN)/python benchmarks/token_text.py --tokenizer $(TOKENIZER) --data $(COLLECTIONS) --write
+else
+	@echo "The corpus index was not measured: name a tokenizer.json and BEIR folders, TOKENIZER=… COLLECTIONS=\"… …\""
+endif
 
 # Peers live in their own environment. tachiom's wheel needs glibc 2.39: elsewhere name an interpreter that has it,
 # TACHIOM=/path/to/python (benchmarks/engines/README.md says how to get one).

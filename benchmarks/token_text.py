@@ -160,8 +160,8 @@ def report(tokens: np.ndarray, lengths: np.ndarray, vocabulary: int) -> list[str
     million = len(tokens) / 8.4e6
     lines = [
         f"{machine()}. {len(documents):,} documents, {len(tokens):,} tokens, vocabulary {vocabulary:,}; CPU time, one "
-        f"thread, load average {os.getloadavg()[0]:.1f}. Command: `python benchmarks/token_text.py --write`. The bar of "
-        "the build is scaled to the number of tokens.",
+        f"thread, load average {os.getloadavg()[0]:.1f}. Command: `python benchmarks/token_text.py --write`. The bar "
+        "of the build is scaled to the number of tokens.",
         "",
         "| what | suffix array | bar | FM-index | bar |",
         "| --- | ---: | ---: | ---: | ---: |",

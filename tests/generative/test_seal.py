@@ -98,12 +98,12 @@ def test_scores_and_hits(form, documents, keys, unigrams, settings):
     scores = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
     if settings.candidates == 1500:  # sums that differ by rounding may choose other candidates
         assert set(scores) == {ids[d] for d, (score, _) in want.items() if score > 0}
-    for rank, id in enumerate(ranking.ids):
-        number = ids.index(id)
+    for rank, name in enumerate(ranking.ids):
+        number = ids.index(name)
         if settings.candidates == 1500:
-            assert scores[id] == pytest.approx(want[number][0], rel=1e-5, abs=1e-6)
+            assert scores[name] == pytest.approx(want[number][0], rel=1e-5, abs=1e-6)
         hits = ranking.hits[rank]
-        assert ranking.contributions(rank).sum() == pytest.approx(scores[id], rel=1e-4, abs=1e-6)
+        assert ranking.contributions(rank).sum() == pytest.approx(scores[name], rel=1e-4, abs=1e-6)
         assert len(set(hits.document_token.tolist())) == len(hits)  # nothing overlaps
         for key, token in zip(hits.query_token.tolist(), hits.document_token.tolist(), strict=True):
             assert documents[number][token] in named[key]
@@ -120,7 +120,7 @@ def test_order_is_that_of_the_scores():
     answer = rank_by_ngrams(index, keys, unigrams, k=60)
     want = slow(documents, keys, unigrams, SealSettings())
     order = sorted(want, key=lambda d: -want[d][0])
-    assert [int(id) for id in answer.ranking.ids[:5]] == order[:5]
+    assert [int(name) for name in answer.ranking.ids[:5]] == order[:5]
     assert rank_by_ngrams(index, keys, unigrams, k=5).ranking.ids == answer.ranking.ids[:5]
 
 
