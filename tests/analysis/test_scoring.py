@@ -6,9 +6,10 @@ from numpy.testing import assert_allclose
 
 import weft
 from weft.alignment import XTR
-from weft.analysis import scoring
-from weft.analysis.scoring import Owners, top_tokens, xtr_matrices, xtr_scores
+from weft.analysis.scoring import xtr_matrices, xtr_scores
+from weft.evaluation import scoring
 from weft.evaluation.pools import Encoded
+from weft.evaluation.scoring import Owners, top_tokens
 from weft.types import TokenVectors
 
 

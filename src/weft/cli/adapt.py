@@ -75,7 +75,8 @@ def adapt(
         if choice.changed and not dry_run:
             opened.remember_alignment(choice.alignment)
     if as_json:
-        row = {"schema": "weft.adapt/1", **asdict(choice), "changed": choice.changed, "stored": not dry_run}
+        stored = choice.changed and not dry_run
+        row = {"schema": "weft.adapt/1", **asdict(choice), "changed": choice.changed, "stored": stored}
         typer.echo(json.dumps(row, ensure_ascii=False))
         return
     _print(choice)

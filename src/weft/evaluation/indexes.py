@@ -123,14 +123,14 @@ def read_examples(path: str | Path) -> tuple[dict[str, str], dict[str, dict[str,
     qrels: dict[str, dict[str, int]] = {}
     for number, line in enumerate(lines(path), 1):
         cells = [cell.strip() for cell in line.split("\t")]
+        if number == 1 and cells[0].lower() in ("query", "question"):
+            continue  # a header
         try:
             query, document, *rest = cells
             if not query or not document or len(rest) > 1:
                 raise ValueError
             grade = int(float(rest[0])) if rest else 1
         except (ValueError, OverflowError):
-            if number == 1 and len(cells) == 3 and "query" in cells[0].lower():
-                continue  # a header
             wanted = "a query, a document's id and perhaps a grade, with tabs between them"
             raise DataError(f"{str(path)!r}, line {number}: expected {wanted}, got {line[:80]!r}") from None
         name = ids.setdefault(query, str(len(ids) + 1))

@@ -18,6 +18,8 @@ from weft.types import Hits, TokenVectors
 K_PRIME = 0.02
 """XTR's k′ on a pool as a share of all document tokens: the papers' 40,000 of millions would be all of them."""
 LEAST_K_PRIME = 1000
+BLOCK = 1_000_000
+"""Document tokens compared at once: 4 bytes for each of them and each token of a query."""
 
 
 def xtr_for(documents: TokenVectors, impute: str = "kth") -> XTR:
@@ -49,7 +51,8 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
     if not encoded.weights:
         queries, documents = queries.without_salience(), documents.without_salience()
     if isinstance(alignment, XTR):
-        rows = [_from_tokens(queries[i], documents, alignment) for i in range(len(queries))]
+        owners = Owners(documents)
+        rows = [_from_tokens(queries[i], documents, owners, alignment) for i in range(len(queries))]
         return np.stack(rows) if rows else np.zeros((0, len(documents)), np.float32)
     if isinstance(alignment, NATIVE):
         flat = score_documents(queries, documents, alignment, threads)
@@ -65,25 +68,67 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
     return scores
 
 
-def _from_tokens(query: NDArray[Any], documents: TokenVectors, alignment: XTR) -> NDArray[np.float32]:
+def _from_tokens(query: NDArray[Any], documents: TokenVectors, owners: Owners, alignment: XTR) -> NDArray[np.float32]:
     found = np.full(len(documents), -np.inf, dtype=np.float32)
-    S = query.astype(np.float32) @ documents.values.T.astype(np.float32)  # (n, T)
-    n, T = S.shape
-    k = min(alignment.k_prime, T)
-    if not n or not k:
-        return found
-    best = np.argpartition(-S, k - 1, axis=1)[:, :k]
-    similarity = np.take_along_axis(S, best, axis=1)
-    owner = np.repeat(np.arange(len(documents)), documents.lengths)[best]
-    hits = Hits.trusted(
-        query_token=np.repeat(np.arange(n, dtype=np.int32), k),
-        document=owner.ravel(),
-        document_token=(best - documents.offsets[owner]).astype(np.int32).ravel(),
-        similarity=similarity.ravel(),
-    )
-    terms = score_hits(hits, similarity.min(axis=1), documents.lengths, alignment)
-    found[terms.documents] = terms.scores
+    k = min(alignment.k_prime, documents.n_tokens)
+    if len(query) and k:
+        rows, similarity = top_tokens(query, documents, k)
+        terms = score_hits(owners.hits(rows, similarity), similarity[:, -1], owners.lengths, alignment)
+        found[terms.documents] = terms.scores
     return found
+
+
+# -- token retrieval -----------------------------------------------------------------------------------
+
+
+def top_tokens(
+    query: NDArray[np.floating[Any]], documents: TokenVectors, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return each query token's k most similar document tokens and their similarities, best first, shapes (n, k).
+
+    Tokens are rows of ``documents.values``; of equal similarities the first come first.
+
+    Examples
+    --------
+    >>> documents = TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]], [[0.7, 0.3]]])
+    >>> rows, similarity = top_tokens(np.eye(2), documents, 2)
+    >>> rows.tolist(), similarity.astype(float).round(2).tolist()
+    ([[0, 2], [0, 1]], [[0.9, 0.7], [0.6, 0.5]])
+    """
+    q = np.ascontiguousarray(query, dtype=np.float32)
+    rows: NDArray[np.int64] = np.zeros((len(q), 0), dtype=np.int64)
+    kept: NDArray[np.float32] = np.zeros((len(q), 0), dtype=np.float32)
+    for start in range(0, documents.n_tokens, BLOCK):
+        part = documents.values[start : start + BLOCK].astype(np.float32, copy=False)
+        S = q @ part.T  # (n, tokens of the block)
+        some = np.broadcast_to(np.arange(len(part)), S.shape)
+        if k < S.shape[1]:
+            some = np.sort(np.argpartition(-S, k - 1, axis=1)[:, :k], axis=1)
+            S = np.take_along_axis(S, some, axis=1)
+        rows = np.concatenate([rows, some + start], axis=1)
+        kept = np.concatenate([kept, S], axis=1)
+        order = np.argsort(-kept, axis=1, kind="stable")[:, :k]
+        rows, kept = np.take_along_axis(rows, order, axis=1), np.take_along_axis(kept, order, axis=1)
+    return rows, kept
+
+
+class Owners:
+    """Which document a token row belongs to, and where it stands there."""
+
+    def __init__(self, documents: TokenVectors) -> None:
+        self.document: NDArray[np.int64] = np.repeat(np.arange(len(documents)), documents.lengths)
+        self.offsets, self.lengths = documents.offsets, documents.lengths
+
+    def hits(self, rows: NDArray[np.int64], similarity: NDArray[np.float32]) -> Hits:
+        """Turn the best k tokens of each query token (n, k) into `Hits`."""
+        n, k = rows.shape
+        document = self.document[rows]
+        return Hits.trusted(
+            query_token=np.repeat(np.arange(n, dtype=np.int32), k),
+            document=document.ravel(),
+            document_token=(rows - self.offsets[document]).astype(np.int32).ravel(),
+            similarity=similarity.ravel(),
+        )
 
 
 def to_run(

@@ -15,9 +15,9 @@ from weft.analysis.estimates import Interval, estimate
 from weft.analysis.experiments.common import measured_on
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import COLOURS, drawing, finish
-from weft.analysis.scoring import Owners, top_tokens
 from weft.evaluation.baselines import slug
 from weft.evaluation.pools import Encoded
+from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
 from weft.index.segment import Segment, write_segment
 from weft.types import TokenVectors

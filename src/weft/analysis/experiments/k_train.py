@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
+from weft.alignment import XTR, Alignment, InBatchTokenRetrieval, SumOfMax
 from weft.analysis.base import Experiment, NeedsError, Outcome
 from weft.analysis.estimates import Interval, macro
 from weft.analysis.experiments.common import MRR, NDCG, PerQuery, measured_on
@@ -16,12 +16,12 @@ from weft.analysis.variants import train_variants, trained_with
 from weft.evaluation.tables import Cell, Table
 
 Trained = tuple[int, int]
-"""(k_train, batch size); batch size 0 where it is not known."""
+"""(k_train, batch size); k_train 0 of a ColBERT, batch size 0 where it is not known."""
 
 
 @dataclass(frozen=True)
 class KTrain(Experiment):
-    """One model for each k_train and batch size, each measured with every k′."""
+    """One model for each k_train and batch size and a ColBERT, each measured with every k′ by f_XTR′."""
 
     name: ClassVar[str] = "k-train"
     title: ClassVar[str] = "Tokens retrieved in training and at inference"
@@ -61,20 +61,23 @@ class KTrain(Experiment):
 
     def _models(self, lab: Lab) -> dict[Trained, Model]:
         if not lab.given:
-            pairs = [(k, size) for size in self.batch_sizes for k in self.k_train]
+            pairs = [(0, self.batch_sizes[0]), *((k, size) for size in self.batch_sizes for k in self.k_train)]
             variants = {
-                f"k_train {k}, batch {size}": {"loss.alignment": f"xtr-in-batch:{k}", "training.batch_size": size}
-                for k, size in pairs
+                _said((k, size)): {"loss.alignment": _alignment(k), "training.batch_size": size} for k, size in pairs
             }
             made = train_variants(lab, variants, "models trained with different k_train")
             return dict(zip(pairs, made.values(), strict=True))
         models: dict[Trained, Model] = {}
         for model in lab.models:
             alignment = Alignment.parse(trained_with(model, self.name))
-            if not isinstance(alignment, InBatchTokenRetrieval):
-                raise NeedsError(f"k-train needs models trained with xtr-in-batch:K; {model.name} had {alignment}")
-            models[alignment.k_train, int(model.recipe.get("training", {}).get("batch_size", 0))] = model
-        if len(models) < 2:
+            if not isinstance(alignment, InBatchTokenRetrieval | SumOfMax):
+                raise NeedsError(
+                    f"k-train needs models trained with xtr-in-batch:K, and perhaps one with sum-of-max; {model.name} "
+                    f"had {alignment}"
+                )
+            k_train = alignment.k_train if isinstance(alignment, InBatchTokenRetrieval) else 0
+            models[k_train, int(model.recipe.get("training", {}).get("batch_size", 0))] = model
+        if sum(k > 0 for k, _ in models) < 2:
             raise NeedsError("k-train compares models trained with different k_train or batch sizes: give two or more")
         return models
 
@@ -89,7 +92,7 @@ class KTrain(Experiment):
         for trained in models:
             for k in ks:
                 cells = [macro(found[trained, k, one]) for one in (MRR, NDCG)]
-                rows.append([trained[0], trained[1] or None, k, *cells])
+                rows.append([str(trained[0] or "ColBERT"), trained[1] or None, k, *cells])
         outcome.tables.append(
             Table(
                 "k-train",
@@ -116,8 +119,8 @@ class KTrain(Experiment):
         by_pool: dict[tuple[Trained, str], PerQuery],
         outcome: Outcome,
     ) -> None:
-        k_trains = sorted({k for k, _ in models})
-        sizes = sorted({size for _, size in models})
+        k_trains = sorted({k for k, _ in models if k})
+        sizes = sorted({size for k, size in models if k})
         shown = pools[:6]
         across = min(len(shown), 3)
         down = -(-len(shown) // across)
@@ -138,5 +141,10 @@ class KTrain(Experiment):
             outcome.findings.append(f"{pool}, k′ = {k_prime:,}: {_said(best)} is best.")
 
 
+def _alignment(k_train: int) -> str:
+    return f"xtr-in-batch:{k_train}" if k_train else "sum-of-max,z=query"
+
+
 def _said(trained: Trained) -> str:
-    return f"k_train {trained[0]}" + (f", batch {trained[1]}" if trained[1] else "")
+    name = f"k_train {trained[0]}" if trained[0] else "ColBERT"
+    return name + (f", batch {trained[1]}" if trained[1] else "")

@@ -14,9 +14,9 @@ from weft.analysis.experiments.common import measured_on
 from weft.analysis.experiments.token_ranks import real_tokens
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
-from weft.analysis.scoring import Owners, top_tokens
 from weft.analysis.variants import compared
 from weft.evaluation.pools import Pool
+from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
 
 BINS = np.linspace(-0.2, 1.0, 61)

@@ -15,9 +15,9 @@ from weft.analysis.estimates import Interval, curve, difference
 from weft.analysis.experiments.common import measured_on, points
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
-from weft.analysis.scoring import Owners, top_tokens
 from weft.analysis.variants import compared
 from weft.evaluation.pools import Encoded, Pool
+from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
 
 MARKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

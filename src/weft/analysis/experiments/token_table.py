@@ -14,10 +14,10 @@ from weft.analysis.experiments.pruning import idf
 from weft.analysis.experiments.token_ranks import query_ids, real_tokens
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, finish, plain_ticks, style
-from weft.analysis.scoring import Owners, top_tokens
 from weft.analysis.variants import compared
 from weft.evaluation.baselines import slug
 from weft.evaluation.pools import Encoded, Pool
+from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
 
 CONTEXT = 90
