@@ -78,9 +78,15 @@ def _article(shown: View) -> str:
 <p class="text">{_document(shown)}</p>
 <h3>Strongest pairs</h3>
 {_pairs(shown)}
-<details open><summary>Alignment: similarity of each aligned pair</summary>
+<details open><summary>Alignment: {"weight of each" if _dense(shown) else "similarity of each aligned"} pair</summary>
 <div class="scroll">{_heat(shown)}</div></details>
 </article>"""
+
+
+def _dense(shown: View) -> bool:
+    """Tell whether every word is aligned with every other, more or less: then the weights are what there is to see."""
+    everything = len(shown.pairs) == len(shown.query) * len(shown.document) > 0
+    return everything and len({pair.weight for pair in shown.explanation.pairs}) > 1
 
 
 def _name(shown: View, number: int) -> str:
@@ -179,7 +185,8 @@ def _pairs(shown: View) -> str:
 
 
 def _heat(shown: View) -> str:
-    """Return a table of query words by document words; only aligned pairs have a value."""
+    """Return a table of query words by document words; only aligned pairs have a value, or all have their weight."""
+    heaviest = max((pair.weight for pair in shown.pairs), default=0.0) if _dense(shown) else None
     cells = {(pair.query, pair.document): pair for pair in shown.pairs if pair.document is not None}
     aligned = sorted({j for _, j in cells if j is not None}, key=lambda j: -abs(shown.document[j].contribution))
     columns = sorted(aligned[:COLUMNS], key=lambda j: shown.document[j].tokens[0])
@@ -188,7 +195,7 @@ def _heat(shown: View) -> str:
     head += "<th>imputed</th>" if imputed else ""
     rows = []
     for i in range(len(shown.query)):
-        row = [_cell(shown, i, cells.get((i, j))) for j in columns]
+        row = [_cell(shown, i, cells.get((i, j)), heaviest) for j in columns]
         row += [_cell(shown, i, imputed.get(i))] if imputed else []
         rows.append(f"<tr><th>{_name(shown, i)}</th>{''.join(row)}</tr>")
     left = len(aligned) - len(columns)
@@ -196,9 +203,10 @@ def _heat(shown: View) -> str:
     return f'<table class="heat"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>{note}'
 
 
-def _cell(shown: View, number: int, pair: WordPair | None) -> str:
+def _cell(shown: View, number: int, pair: WordPair | None, heaviest: float | None = None) -> str:
     if pair is None:
         return "<td></td>"
-    strength = min(max(pair.similarity, 0.0), 1.0)
+    value, most = (pair.similarity, 1.0) if heaviest is None else (pair.weight, heaviest)
+    strength = min(max(value / most, 0.0), 1.0) if most > 0 else 0.0
     title = f"adds {pair.contribution:+.4f}"
-    return f'<td class="k{shown.colour[number]}" style="--a:{strength:.2f}" title="{title}">{pair.similarity:.2f}</td>'
+    return f'<td class="k{shown.colour[number]}" style="--a:{strength:.2f}" title="{title}">{value:.2f}</td>'

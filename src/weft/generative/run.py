@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,14 @@ MAY_CHANGE = ("steps", "epochs", "save_every", "log_every")
 """Keys of [training] that may differ when a run goes on."""
 
 
-def train(recipe: Recipe, *, resume: bool = True, progress: bool | None = None, embed: Embed | None = None) -> Path:
+def train(
+    recipe: Recipe,
+    *,
+    resume: bool = True,
+    progress: bool | None = None,
+    embed: Embed | None = None,
+    prepare: Callable[..., Task] = prepare,
+) -> Path:
     """Train a recipe's model and return the folder it is saved in, ``<output>/model``.
 
     Beside it are ``log.jsonl`` (a line every `log_every` steps), ``collection`` (the corpus and the held-out queries in
@@ -47,6 +54,8 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool | None = None, 
         Show a progress bar; by default where a person watches.
     embed : callable, optional
         Document vectors for DSI's identifiers, where the recipe names an encoder.
+    prepare : callable
+        Makes the model and its examples, with the arguments of `weft.generative.methods.prepare`.
     """
     output = Path(recipe.training.output)
     output.mkdir(parents=True, exist_ok=True)

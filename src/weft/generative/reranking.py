@@ -1,0 +1,163 @@
+"""The re-ranking setting (GR §6.3): a model's relevance of given documents, nothing retrieved.
+
+A generative model says how likely it finds query-conditioned spans of the document: the `spans` likeliest places for
+one to begin (`begin_probabilities`), `length` tokens each. The paper's published code sums the mean log-probabilities
+of the spans' tokens; eq. 11 sums raw logits. Both are here, beside the part of the logits that is Σ S∘A (eq. 14). All
+are means over the spans' tokens, then over the spans: a document too short for all of them gains nothing by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from weft.alignment import score
+from weft.errors import DataError
+from weft.generative.model import EOS, Encoded, GenerativeModel
+from weft.generative.multivector import MultiVectorModel
+from weft.generative.relevance import PARTS, Trace, trace
+from weft.generative.spans import begin_probabilities, word_tokens
+from weft.types import TokenVectors
+
+_AT_ONCE = 256
+"""Spans decoded together: their logits over 8,000 tokens take 80 MB."""
+
+
+class SpanScores(NamedTuple):
+    """What a generative model says of some documents, a value for each."""
+
+    log_p: NDArray[np.float64]
+    """Mean log-probability."""
+    logit: NDArray[np.float64]
+    """Mean logit (eq. 11)."""
+    parts: dict[str, NDArray[np.float64]]
+    """What each of `weft.generative.relevance.PARTS` adds to the mean logit; cross-attention is eq. 14's Σ S∘A."""
+    plain: NDArray[np.float64]
+    """Eq. 14 with RMSNorm left out, the mean over tokens."""
+
+
+class SpanReader:
+    """A generative model that reads documents in spans.
+
+    Parameters
+    ----------
+    model : GenerativeModel
+        Trained on spans (SEAL).
+    texts : {id: text}
+        The documents.
+    spans : int
+        Spans of a document for a query.
+    length : int, optional
+        Tokens of a span; by default as in training.
+    """
+
+    def __init__(
+        self, model: GenerativeModel, texts: Mapping[str, str], spans: int = 3, length: int | None = None
+    ) -> None:
+        self.model, self.texts, self.n_spans = model.eval(), texts, spans
+        self.length = length or int(model.settings.get("span", 10))
+        self._tokens: dict[str, tuple[list[int], NDArray[np.int64]]] = {}
+
+    def query(self, text: str) -> list[int]:
+        """Return a query's token ids, with the end."""
+        return self.model.token_ids([text], int(self.model.settings.get("query_length", 64)))[0]
+
+    def tokens(self, name: str) -> list[int]:
+        """Return a document's token ids."""
+        return self._read(name)[0]
+
+    def spans(self, query: str, name: str) -> list[tuple[int, int]]:
+        """Return where a document's spans for a query stand, (begin, end) in tokens, the likeliest first."""
+        tokens, words = self._read(name)
+        likely = begin_probabilities(query, self.texts[name])
+        begins = dict.fromkeys(int(words[word]) for word in np.argsort(-likely, kind="stable"))
+        return [(begin, min(begin + self.length, len(tokens))) for begin in list(begins)[: self.n_spans]]
+
+    def trace(self, query: str, names: Sequence[str]) -> tuple[Trace, list[tuple[int, int, int]]]:
+        """Trace all spans of some documents; with it (document's place in `names`, begin, end) of each row."""
+        rows = [(place, *span) for place, name in enumerate(names) for span in self.spans(query, name)]
+        targets = [self.tokens(names[place])[begin:end] for place, begin, end in rows]
+        with torch.no_grad():
+            encoded = self.model.encode([self.query(query)])
+        hidden = encoded.hidden.expand(len(rows), -1, -1)
+        return trace(self.model, Encoded(hidden, encoded.mask.expand(len(rows), -1)), targets), rows
+
+    def scores(self, query: str, names: Sequence[str]) -> SpanScores:
+        """Score documents for a query."""
+        sums: dict[str, list[NDArray[np.float64]]] = {}
+        owner: list[int] = []
+        step = max(1, _AT_ONCE // self.n_spans)
+        for start in range(0, len(names), step):
+            traced, rows = self.trace(query, names[start : start + step])
+            owner += [start + place for place, _, _ in rows]
+            every = {"log_p": traced.log_p, "logit": traced.logit, "plain": _plain(traced)} | traced.parts
+            for key, values in every.items():
+                mean = torch.where(traced.mask, values, 0.0).sum(1) / traced.mask.sum(1)
+                sums.setdefault(key, []).append(mean.double().numpy())
+        count = np.bincount(owner, minlength=len(names))
+        means = {
+            key: np.bincount(owner, np.concatenate(found), minlength=len(names)) / count for key, found in sums.items()
+        }
+        return SpanScores(means["log_p"], means["logit"], {name: means[name] for name in PARTS}, means["plain"])
+
+    def _read(self, name: str) -> tuple[list[int], NDArray[np.int64]]:
+        if name not in self._tokens:
+            found = word_tokens(self.model.tokenizer, self.texts[name])
+            if not found[0]:
+                raise DataError(f"the document {name!r} has no tokens; nothing could identify it")
+            self._tokens[name] = found
+        return self._tokens[name]
+
+
+class VectorReader:
+    """A multi-vector model with the documents encoded once.
+
+    Parameters
+    ----------
+    model : MultiVectorModel
+    texts : {id: text}
+    """
+
+    def __init__(self, model: MultiVectorModel, texts: Mapping[str, str]) -> None:
+        self.model = model.eval()
+        self._place = {name: i for i, name in enumerate(texts)}
+        length = int(model.settings.get("document_length", 256))
+        ids = model.token_ids(list(texts.values()), length)
+        self.documents = model.encode_texts(ids)
+
+    def query(self, text: str) -> TokenVectors:
+        """Return a query's token vectors, with their ids; the last is the end token."""
+        ids = self.model.token_ids([text], int(self.model.settings.get("query_length", 64)))
+        return self.model.encode_texts(ids)
+
+    def document(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Return a document's token vectors (m, dim) and ids (m,); the last is the end token."""
+        place = self._place[name]
+        assert self.documents.token_ids is not None
+        a, b = self.documents.offsets[place], self.documents.offsets[place + 1]
+        return self.documents.values[a:b], self.documents.token_ids[a:b]
+
+    def scores(self, query: str, names: Sequence[str]) -> NDArray[np.float64]:
+        """Score documents for a query; of one query, Z's n changes no order and is left out."""
+        found = score(
+            self.query(query), self.documents.select(self._place[name] for name in names), self.model.alignment
+        )
+        return np.asarray(found[0], np.float64)
+
+
+def without_end(tokens: Sequence[int]) -> int:
+    """Return how many tokens there are before the end token."""
+    return len(tokens) - (len(tokens) > 0 and int(tokens[-1]) == EOS)
+
+
+def _plain(traced: Trace) -> torch.Tensor:
+    """Eq. 14 at each target token, without RMSNorm: Σ over layers and heads of ẽ_iᵀ Q α_i, (B, M)."""
+    total = torch.zeros_like(traced.logit)
+    for layer in range(traced.layers):
+        pooled = torch.einsum("bhnm,bnd->bhmd", traced.attention(layer), traced.query)
+        total += (pooled * traced.document_vectors(layer, norm=False)).sum(-1).sum(1)
+    return total
