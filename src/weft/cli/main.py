@@ -24,6 +24,7 @@ from weft.cli import (
     experiment,
     explain,
     export,
+    generative,
     get,
     index,
     info,
@@ -56,6 +57,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("adapt")(adapt.adapt)
 app.command("experiment")(experiment.experiment)
+app.add_typer(generative.generative)
 
 
 def _version(asked: bool) -> None:

@@ -1,0 +1,186 @@
+"""`Retriever`: questions in, rankings out, by decoding identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import CheckpointError, DataError, invalid
+from weft.generative.beam import Decoded, beam_search
+from weft.generative.model import EOS, GenerativeModel
+from weft.generative.seal import SealSettings, rank_by_ngrams
+from weft.generative.store import GenerativeIndex
+from weft.generative.trie import ClusterTrie, Trie
+from weft.types import Document, Ranking
+
+
+class Retriever:
+    """A model with the index of a corpus.
+
+    Parameters
+    ----------
+    index : GenerativeIndex
+    model : GenerativeModel
+        The one the index was made with, or another of the same vocabulary.
+    """
+
+    def __init__(self, index: GenerativeIndex, model: GenerativeModel) -> None:
+        index.check_model(model)
+        self.index, self.model = index, model.eval()
+        self._way: _NGrams | _Identifiers = (
+            _NGrams(index, model) if index.method == "seal" else _Identifiers(index, model)
+        )
+
+    @classmethod
+    def open(cls, folder: str | Path, model: str | Path | None = None) -> Retriever:
+        """Open an index with the model it remembers, or another."""
+        index = GenerativeIndex.open(folder)
+        try:
+            return cls(index, GenerativeModel.load(model or index.info["model"]))
+        except CheckpointError as error:
+            index.close()
+            if model is not None:
+                raise
+            raise CheckpointError(f"the model of the index at {folder}: {error}; say where it is (--model)") from None
+        except BaseException:
+            index.close()
+            raise
+
+    def search(
+        self, queries: Sequence[str], k: int = 10, *, beams: int = 15, batch_size: int = 16, scoring: str = "log-odds"
+    ) -> list[Ranking]:
+        """Return the k best documents for each query.
+
+        Parameters
+        ----------
+        queries : texts
+        k : int
+        beams : int
+            Hypotheses kept while decoding. Identifiers that name one document each need at least k.
+        batch_size : int
+            Queries decoded at a time.
+        scoring : {"log-odds", "lm"}
+            SEAL: how n-grams weigh, against their frequency in the corpus or by the model alone.
+        """
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise invalid("k", "Retriever.search", "an integer >= 1", k)
+        for query in queries:
+            if not query.strip():
+                raise DataError("a query is empty")
+        ids = self.model.token_ids(queries, int(self.model.settings.get("query_length", 64)))
+        return self._way.search(ids, k, beams, batch_size, scoring)
+
+    def get(self, id: str) -> Document | None:  # noqa: A002
+        """Return a document."""
+        return self.index.get(id)
+
+    def passage(self, ranking: Ranking, rank: int, width: int = 240) -> list[tuple[str, float]]:
+        """Return the part of a result's text to show: pieces of it, each with its share (0 to 1) of the score.
+
+        For SEAL these are the n-grams that were found, around the one that adds most; otherwise the text's beginning.
+        """
+        document = self.get(ranking.ids[rank])
+        assert document is not None
+        if ranking.hits is None:
+            return [(document.text[:width], 0.0)]
+        spans = self.model.tokenizer(document.text, add_special_tokens=False, return_offsets_mapping=True)
+        adds = np.zeros(len(document.text))
+        for token, share in zip(ranking.hits[rank].document_token, ranking.contributions(rank), strict=True):
+            begin, end = spans["offset_mapping"][token]
+            adds[begin:end] += share / max(1, end - begin)
+        return _pieces(document.text, adds, width)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._way.close()
+        self.index.close()
+
+    def __enter__(self) -> Retriever:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _pieces(text: str, adds: NDArray[np.float64], width: int) -> list[tuple[str, float]]:
+    """Cut the window of `width` characters that adds most into runs of equal strength."""
+    total = np.concatenate([[0.0], np.cumsum(adds)])
+    width = min(width, len(text))
+    begin = int(np.argmax(total[width:] - total[: len(total) - width]))
+    begin = max(0, min(begin - (width - _spread(adds[begin : begin + width])) // 2, len(text) - width))
+    strength = adds / adds.max(initial=1e-12)
+    cuts = [begin, *(begin + 1 + np.flatnonzero(np.diff(strength[begin : begin + width]))).tolist(), begin + width]
+    pieces = [(text[a:b], float(strength[a])) for a, b in pairwise(cuts)]
+    before, after = begin > 0, begin + width < len(text)
+    return [("… ", 0.0)] * before + pieces + [(" …", 0.0)] * after
+
+
+def _spread(adds: NDArray[np.float64]) -> int:
+    there = np.flatnonzero(adds)
+    return int(there[-1]) + 1 if len(there) else len(adds)
+
+
+class _NGrams:
+    """SEAL: any n-gram of the corpus, and its documents by their weights."""
+
+    def __init__(self, index: GenerativeIndex, model: GenerativeModel) -> None:
+        self.model = model
+        self.corpus = index.corpus(model)
+        self.constraint = self.corpus.constraint()
+        self.length = int(model.settings.get("span", 10))
+
+    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[Ranking]:
+        settings = SealSettings(scoring=scoring)
+        found = beam_search(self.model, ids, self.constraint, beams=beams, length=self.length, batch_size=batch_size)
+        return [
+            rank_by_ngrams(self.corpus, decoded.keys, decoded.unigrams, k=k, settings=settings).ranking
+            for decoded in found
+        ]
+
+    def close(self) -> None:
+        self.corpus.close()
+
+
+class _Identifiers:
+    """DSI, GENRE, NP-decoding: a trie of identifiers, each of one document or of few."""
+
+    def __init__(self, index: GenerativeIndex, model: GenerativeModel) -> None:
+        self.model, self.ids = model, index.ids()
+        identifiers = index.identifiers()
+        self.documents: dict[tuple[int, ...], list[int]] = {}
+        for number, identifier in enumerate(identifiers):
+            self.documents.setdefault(tuple(identifier), []).append(number)
+        trie = Trie(identifiers)
+        self.depth = trie.depth
+        self.token_of = None if model.token_of is None else model.token_of.numpy()
+        self.constraint: Any = trie if self.token_of is None else ClusterTrie(trie, self.token_of)
+
+    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[Ranking]:  # noqa: ARG002
+        found = beam_search(
+            self.model,
+            ids,
+            self.constraint,
+            beams=max(beams, k),
+            length=self.depth,
+            end=EOS,
+            batch_size=batch_size,
+        )
+        return [self._ranking(decoded, k) for decoded in found]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _ranking(self, decoded: Decoded, k: int) -> Ranking:
+        # Several sequences of clusters may say one title; the best of them counts. Keys come best first.
+        names: dict[int, float] = {}
+        for key, log_p in decoded.keys.items():
+            tokens = key if self.token_of is None else tuple(self.token_of[list(key)].tolist())
+            for number in self.documents[tokens]:
+                names.setdefault(number, log_p)
+        best = list(names.items())[:k]
+        return Ranking([self.ids[number] for number, _ in best], np.array([score for _, score in best], np.float32))
