@@ -3,7 +3,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
@@ -191,6 +191,16 @@ public:
             }
         }
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(out.tokens), to_numpy(out.counts));
+    }
+
+    // One n-gram's count. Too short a call for releasing the GIL to pay.
+    int64_t count(const std::vector<int64_t>& tokens) const {
+        weft::Range range{0, text_->rows()};
+        for (size_t t = 0; t < tokens.size() && range.low < range.high; ++t) {
+            const bool known = 0 <= tokens[t] && tokens[t] < text_->vocabulary();
+            range = text_->extend(range, static_cast<int64_t>(t), known ? static_cast<int32_t>(tokens[t]) : -1);
+        }
+        return range.high - range.low;
     }
 
     // The ranges of whole n-grams, given end to end.
@@ -382,6 +392,7 @@ void bind_token_text(nb::module_& module) {
             "tables"_a, "lines"_a, "zeros"_a, "leaves"_a, "marks"_a, "values"_a, "rows"_a, "rate"_a, "origin"_a)
         .def("advance", &TokenText::advance, "low"_a, "high"_a, "depth"_a, "beams"_a.none(), "tokens"_a)
         .def("continuations", &TokenText::continuations, "low"_a, "high"_a, "depth"_a, "counted"_a)
+        .def("count", &TokenText::count, "tokens"_a)
         .def("find", &TokenText::find, "offsets"_a, "tokens"_a)
         .def("locate", &TokenText::locate, "low"_a, "high"_a, "depth"_a, "limit"_a)
         .def("read", &TokenText::read, "documents"_a)

@@ -286,13 +286,13 @@ class NGramIndex(ABC):
         low, high = self._native.find(offsets, tokens)
         return States(low, high, np.diff(offsets).astype(np.int32))
 
-    def count(self, ngram: Sequence[int]) -> int:
+    def count(self, ngram: Sequence[int] | NDArray[np.integer[Any]]) -> int:
         """Return how often an n-gram occurs: F of SEAL's weights. The empty one occurs wherever a token does."""
-        tokens = _ids(ngram, "count")
-        if not len(tokens):
-            return self.n_tokens
-        low, high = self._native.find(np.array([0, len(tokens)]), tokens)
-        return int(high[0] - low[0])
+        tokens = ngram.tolist() if isinstance(ngram, np.ndarray) else list(ngram)
+        try:
+            return self._native.count(tokens) if tokens else self.n_tokens
+        except TypeError:
+            raise invalid("ngram", "NGramIndex.count", "a sequence of integers", ngram) from None
 
     def locate(self, states: States, limit: int | None = None) -> Occurrences:
         """Return where the n-grams begin, at most `limit` places of each, in the index's own order.

@@ -34,7 +34,7 @@ def lay_out(
     owner = "NGramIndex.build"
     if isinstance(vocabulary, bool) or not isinstance(vocabulary, int) or not 1 <= vocabulary <= MAX_VOCABULARY:
         raise invalid("vocabulary", owner, f"an integer from 1 to {MAX_VOCABULARY}", vocabulary)
-    texts = [integers(document, "documents", owner, np.int64).reshape(-1) for document in documents]
+    texts = [_tokens(document, owner) for document in documents]
     _check_ids(ids, len(texts), owner)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     tokens = np.concatenate(texts) if texts else np.zeros(0, np.int64)
@@ -56,9 +56,9 @@ def lay_out(
     dtype = np.uint16 if len(alphabet) <= np.iinfo(np.uint16).max else np.uint32
     starts = np.concatenate([[0], np.cumsum(lengths + 1)]) + 1
     text = np.zeros(rows, dtype=dtype)
-    if len(tokens):
-        places = np.arange(len(tokens)) + np.repeat(np.arange(len(texts)) + 1, lengths)
-        text[places] = symbols_of(alphabet, vocabulary).astype(dtype)[tokens]
+    within = np.ones(rows, dtype=bool)
+    within[starts - 1] = False  # the separators, one before each document and the last one
+    text[within] = symbols_of(alphabet, vocabulary).astype(dtype)[tokens]
     if not allow_empty:
         _check_filled(text, starts, ids, owner)
     counts = np.concatenate([[rows - frequency.sum()], frequency[alphabet]])
@@ -93,6 +93,16 @@ def suffix_array(text: NDArray[Any]) -> NDArray[np.int32]:
     order = divsufsort(three.reshape(-1))
     whole, rest = np.divmod(order, 3)
     return whole[rest == 0].astype(np.int32, copy=False)
+
+
+def _tokens(document: ArrayLike, owner: str) -> NDArray[Any]:
+    # Corpora have many documents: what is an array of integers already is not looked at further.
+    if isinstance(document, np.ndarray) and document.ndim == 1 and document.dtype in (np.int32, np.int64):
+        return document
+    array: NDArray[Any] = integers(document, "documents", owner, np.int64)
+    if array.ndim != 1:
+        raise invalid("documents", owner, "one sequence of token ids each", array.shape)
+    return array
 
 
 def _check_ids(ids: Sequence[str], documents: int, owner: str) -> None:
