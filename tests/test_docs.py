@@ -13,7 +13,10 @@ import pytest
 from weft.cli.main import app
 
 ROOT = Path(__file__).parent.parent
-VERBS = [command.name for command in app.registered_commands]
+VERBS = [
+    *(command.name for command in app.registered_commands),
+    *(group.typer_instance.info.name for group in app.registered_groups),
+]
 NO_API = {"cli", "models", "checks"}  # commands have a reference of their own, weights and checks none
 
 

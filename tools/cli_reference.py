@@ -31,6 +31,7 @@ def reference() -> str:
 
     commands = app.registered_commands
     told = [(command.name, (inspect.getdoc(command.callback) or "").split("\n")[0]) for command in commands]
+    told += [(group.typer_instance.info.name, group.typer_instance.info.help) for group in app.registered_groups]
     listed = "\n".join(f"| [`weft {name}`](#weft-{name}) | {line} |" for name, line in told)
     return f"{INTRODUCTION}\n| verb | |\n| --- | --- |\n{listed}\n\n## {verbs}"
 
