@@ -98,10 +98,13 @@ class Heads:
         from weft.encoders.importers import import_checkpoint
 
         self.W: np.ndarray | None = None
+        self.whole_text = False
         self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
         for module in import_checkpoint(Path(folder), folder)[0]:
             if type(module).__name__ == "Dense":
                 self.W = module.linear.weight.detach().numpy()
+            elif type(module).__name__ == "WholeText":
+                self.whole_text = True
             elif type(module).__name__ == "Salience":
                 for task in ("query", "document"):
                     head = getattr(module, task)
@@ -110,6 +113,8 @@ class Heads:
     def of(self, hidden: TokenVectors, task: str) -> TokenVectors:
         assert self.W is not None
         x = hidden.values.astype(np.float32)
+        if self.whole_text:
+            x[hidden.offsets[:-1]] = means(hidden)
         salience = None
         if task in self.heads:
             w, b, _ = self.heads[task]
@@ -123,7 +128,11 @@ def unit(values: np.ndarray) -> np.ndarray:
 
 def pooled(hidden: TokenVectors) -> np.ndarray:
     """Return the mean of each text's hidden states, normalised: the model as a single-vector one, (texts, hidden)."""
-    return unit(np.stack([hidden[i].astype(np.float32).mean(axis=0) for i in range(len(hidden))]))
+    return unit(means(hidden))
+
+
+def means(hidden: TokenVectors) -> np.ndarray:
+    return np.stack([hidden[i].astype(np.float32).mean(axis=0) for i in range(len(hidden))])
 
 
 def projected(texts: TokenVectors, W: np.ndarray) -> TokenVectors:

@@ -2,7 +2,10 @@
 
 import importlib.util
 
-NEED_TORCH = ("beam", "checkpoints", "methods", "model", "nonparametric", "pawa", "retriever", "run")
+NEED_TORCH = (
+    "beam", "checkpoints", "methods", "model", "multivector", "nonparametric", "pawa", "relevance", "reranking",
+    "retriever", "run",
+)  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""
 
 NEED = {
@@ -12,6 +15,7 @@ NEED = {
         "weft/encoders/importers/*",
         "weft/encoders/salience.py",
         "weft/encoders/torch_backend.py",
+        "weft/encoders/whole_text.py",
         "weft/training/*",
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],

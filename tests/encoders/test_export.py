@@ -22,8 +22,21 @@ TEXTS = [
 
 KINDS = {  # an export takes seconds: BERT is exported by the fixture `both`
     "t5 with lower-casing": checkpoints.xtr,
+    "the whole text as a vector": lambda folder: whole_text(folder),
     "modernbert with a sliding window": lambda folder: checkpoints.plain(folder, "modernbert"),
 }
+
+
+def whole_text(folder):
+    """A BERT whose first vector is that of the whole text."""
+    from sentence_transformers import MultiVectorEncoder
+
+    from weft.encoders.whole_text import WholeText
+
+    checkpoints.sentence_transformers_6(folder / "plain")
+    model = MultiVectorEncoder(str(folder / "plain"), device="cpu")
+    modules = [model[0], WholeText(), *list(model)[1:]]
+    MultiVectorEncoder(modules=modules, prompts=dict(model.prompts), device="cpu").save_pretrained(str(folder))
 
 
 def salient(folder, query_gate="lp:0.5,eps=0.02", document_gate="hard:0.4"):

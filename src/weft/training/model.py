@@ -1,7 +1,8 @@
 """From a base encoder to a model to train: projection, scoring mask, salience heads.
 
-The modules, in order: Transformer, MultiVectorMask (which tokens count), Salience (if asked for), Dense (the
-projection), Normalize. Saliences come after the mask, so that budgets ⌈α·m⌉ count the tokens that are scored.
+The modules, in order: Transformer, WholeText (if asked for), MultiVectorMask (which tokens count), Salience (if asked
+for), Dense (the projection), Normalize. Saliences come after the mask, so that budgets ⌈α·m⌉ count the tokens that are
+scored.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from weft.encoders.importers import detect, import_checkpoint
 from weft.encoders.salience import Salience
+from weft.encoders.whole_text import WholeText
 from weft.errors import DataError
 from weft.training.frozen import freeze
 from weft.training.recipes import ModelSettings
@@ -37,7 +39,7 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
         return _continue(settings, folder)
     transformer = load_transformer(settings)
     hidden = transformer.get_embedding_dimension()
-    modules: list[nn.Module] = [transformer, mask_module(settings)]
+    modules: list[nn.Module] = [transformer, *([WholeText()] if settings.whole_text else []), mask_module(settings)]
     if settings.query_gate:
         modules.append(Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights))
     if settings.projection != "none":
@@ -65,15 +67,22 @@ def _continue(settings: ModelSettings, folder: Path) -> MultiVectorEncoder:
     modules: list[Any] = list(model)
     transformer = modules[0]
     transformer.query_length, transformer.document_length = settings.query_length, settings.document_length
+    if settings.whole_text and not any(isinstance(module, WholeText) for module in modules):
+        modules.insert(1, WholeText())
+        model = _with(modules, model)
     if settings.query_gate:
         modules = [module for module in modules if not isinstance(module, Salience)]
         place = next(i for i, module in enumerate(modules) if isinstance(module, Dense | Normalize))
         hidden = transformer.get_embedding_dimension()
         head = Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights)
         modules.insert(place, head)
-        model = MultiVectorEncoder(modules=modules, prompts={name: text or "" for name, text in model.prompts.items()})
+        model = _with(modules, model)
     freeze(transformer.auto_model, settings.frozen_layers)
     return model
+
+
+def _with(modules: list[Any], model: MultiVectorEncoder) -> MultiVectorEncoder:
+    return MultiVectorEncoder(modules=modules, prompts={name: text or "" for name, text in model.prompts.items()})
 
 
 def build_teacher(settings: ModelSettings, teacher: str) -> MultiVectorEncoder:

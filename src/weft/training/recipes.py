@@ -36,6 +36,8 @@ class ModelSettings:
     document_length: int = 256
     query_prefix: str = ""
     document_prefix: str = ""
+    whole_text: bool = False
+    """Whether the first token's state becomes the mean of all: a vector for the text as a whole (`WholeText`)."""
     skiplist: str = ""
     """``"punctuation"`` leaves punctuation tokens of documents out of scoring."""
     query_gate: str = ""

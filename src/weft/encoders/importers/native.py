@@ -9,8 +9,9 @@ from sentence_transformers import MultiVectorEncoder
 
 from weft.encoders.importers.files import Options, check_whole, read_json, read_modules, translated
 from weft.encoders.salience import Salience
+from weft.encoders.whole_text import WholeText
 
-_SALIENCE = f"{Salience.__module__}.{Salience.__qualname__}"
+_OURS = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (Salience, WholeText)}
 
 
 def matches(folder: Path) -> bool:
@@ -21,9 +22,9 @@ def matches(folder: Path) -> bool:
 
 
 def load(folder: Path, options: Options) -> MultiVectorEncoder:
-    """Load as sentence-transformers does; our own salience module, which it takes for foreign code, is put in here."""
+    """Load as sentence-transformers does; our own modules, which it takes for foreign code, are put in here."""
     modules = read_modules(folder)
-    others = [module for module in modules if module["type"] != _SALIENCE]
+    others = [module for module in modules if module["type"] not in _OURS]
     with translated(folder, {"modules.json": json.dumps(others)}) as readable:
         model = MultiVectorEncoder(
             str(readable), device=options.device, trust_remote_code=options.trust_remote_code, local_files_only=True
@@ -33,7 +34,9 @@ def load(folder: Path, options: Options) -> MultiVectorEncoder:
         return model
     loaded = iter(model)
     whole = [
-        Salience.load(str(folder), subfolder=str(module["path"])) if module["type"] == _SALIENCE else next(loaded)
+        _OURS[module["type"]].load(str(folder), subfolder=str(module["path"]))
+        if module["type"] in _OURS
+        else next(loaded)
         for module in modules
     ]
     prompts = {role: prompt for role, prompt in model.prompts.items() if prompt is not None}
