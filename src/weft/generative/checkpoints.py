@@ -43,7 +43,11 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
 def load_tokenizer(path: str | Path) -> Any:
     """Load the tokenizer of a checkpoint; it must be a fast one, and its special tokens T5's."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        if (Path(path) / "tokenizer.json").is_file():
+            # As it stands: AutoTokenizer would take the model's type for a hint to T5's own normalisation.
+            tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(path)
+        else:
+            tokenizer = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError, ImportError) as error:
         raise CheckpointError(f"no tokenizer in {str(path)!r}: {' '.join(str(error).split())[:300]}") from None
     return checked_tokenizer(tokenizer, str(path))

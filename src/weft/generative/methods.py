@@ -119,16 +119,18 @@ def _genre(recipe: Recipe, corpus: Corpus, model: GenerativeModel, embed: Embed 
         return task
 
     def recluster(step: int) -> None:
-        if step and (settings.np == "base" or step % settings.np_every):
-            return
         made = cluster_table(
             model, texts, lengths, clusters=settings.np_clusters, context=settings.np_context, seed=step
         )
         model.set_table(made.table, frozen=True, token_of=made.token_of)
         task.set_identifiers(made.identifiers)
 
+    def between(step: int) -> None:
+        if step and settings.np == "async" and step % settings.np_every == 0:
+            recluster(step)
+
     recluster(0)
-    task.between = recluster
+    task.between = between
     return task
 
 

@@ -41,8 +41,8 @@ class Pawa(nn.Module):
         self.prefixes = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(dim))
         self.memory = nn.Parameter(torch.randn(1, 1, dim) * 0.02)
         self.projection = nn.Linear(dim, dim * vocabulary)
-        # d′ is layer-normed, |d′|² = d: entries of W_i should begin small beside the table's.
-        nn.init.normal_(self.projection.weight, std=dim**-0.5)
+        # d′ is layer-normed, |d′|² = d: with this W_i begins small beside the table, whose entries have variance 1.
+        nn.init.normal_(self.projection.weight, std=0.02)
         nn.init.zeros_(self.projection.bias)
 
     def embeddings(self, prefix: Tensor, positions: int) -> Tensor:

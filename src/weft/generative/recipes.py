@@ -143,6 +143,7 @@ class TrainingSettings:
         for key in ("clip", "weight_decay", "warmup"):
             if getattr(self, key) < 0:
                 raise invalid(f"training.{key}", OWNER, "at least 0", getattr(self, key))
+        at_least(0, "training.seed", self.seed)
         for key in ("batch_size", "save_every", "log_every"):
             at_least(1, f"training.{key}", getattr(self, key))
 

@@ -92,7 +92,7 @@ class Retriever:
         adds = np.zeros(len(document.text))
         for token, share in zip(ranking.hits[rank].document_token, ranking.contributions(rank), strict=True):
             begin, end = spans["offset_mapping"][token]
-            adds[begin:end] += share / max(1, end - begin)
+            adds[begin:end] += share
         return _pieces(document.text, adds, width)
 
     def close(self) -> None:
@@ -112,17 +112,14 @@ def _pieces(text: str, adds: NDArray[np.float64], width: int) -> list[tuple[str,
     total = np.concatenate([[0.0], np.cumsum(adds)])
     width = min(width, len(text))
     begin = int(np.argmax(total[width:] - total[: len(total) - width]))
-    begin = max(0, min(begin - (width - _spread(adds[begin : begin + width])) // 2, len(text) - width))
+    # The first such window has its words at its end; let it begin half-way to the first of them.
+    inside = np.flatnonzero(adds[begin : begin + width])
+    begin = min(begin + (int(inside[0]) // 2 if len(inside) else 0), len(text) - width)
     strength = adds / adds.max(initial=1e-12)
     cuts = [begin, *(begin + 1 + np.flatnonzero(np.diff(strength[begin : begin + width]))).tolist(), begin + width]
     pieces = [(text[a:b], float(strength[a])) for a, b in pairwise(cuts)]
     before, after = begin > 0, begin + width < len(text)
     return [("… ", 0.0)] * before + pieces + [(" …", 0.0)] * after
-
-
-def _spread(adds: NDArray[np.float64]) -> int:
-    there = np.flatnonzero(adds)
-    return int(there[-1]) + 1 if len(there) else len(adds)
 
 
 class _NGrams:
