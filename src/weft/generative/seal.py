@@ -151,7 +151,7 @@ def rank_by_ngrams(
     documents = _candidates(index, grams, weights, frequency, settings)
     # Keys of one token are unigrams: they count where no longer one was chosen.
     chosen = np.flatnonzero((weights > 0) & ~(single & (settings.scoring == "log-odds")))
-    return _rank(index, documents, [grams[i] for i in chosen], weights[chosen], tokens, k, settings)
+    return _rank(index, documents, [grams[i] for i in chosen.tolist()], weights[chosen], tokens, k, settings)
 
 
 def _checked(keys: Mapping[NGram, float]) -> tuple[list[NGram], NDArray[np.float64]]:
@@ -207,7 +207,7 @@ def _candidates(
 ) -> NDArray[np.int64]:
     """First stage: the documents with the largest sum of weights over the rarer n-grams in them."""
     rare = np.flatnonzero((frequency <= settings.max_frequency) & (weights > 0))
-    places = index.locate(index.find([grams[i] for i in rare]))
+    places = index.locate(index.find([grams[i] for i in rare.tolist()]))
     if not len(places.documents):
         return np.zeros(0, np.int64)
     gram = np.repeat(np.arange(len(rare)), np.diff(places.offsets))

@@ -31,13 +31,14 @@ class FMIndex(NGramIndex):
         lines, zeros, leaves, marks, values, origin = _native.token_text_fm(
             corpus.text, order, len(corpus.alphabet), RATE
         )
-        own = {"lines": lines, "zeros": zeros, "leaves": leaves, "marks": marks, "values": values}
         # Suffixes that begin with 0 come first, among them the separators before the documents.
         places = len(corpus.text) - 1 - order[: int(corpus.first[1])].astype(np.int64)
         row_of = np.zeros(len(corpus.text), np.uint32)
         row_of[places] = np.arange(len(places))
-        return {**own, "rows": row_of[corpus.starts[:-1] - 1]}, {"rate": RATE, "origin": origin}
+        own: dict[str, NDArray[Any]] = {"lines": lines, "zeros": zeros, "leaves": leaves, "marks": marks}
+        own |= {"values": values, "rows": row_of[corpus.starts[:-1] - 1]}
+        return own, {"rate": RATE, "origin": origin}
 
     def _make(self, tables: _native.TokenTextTables) -> _native.TokenText:
-        arrays = (self._arrays[name] for name in self._extra)
-        return _native.TokenText.fm(tables, *arrays, rate=self._info["rate"], origin=self._info["origin"])
+        arrays = {name: self._arrays[name] for name in self._extra}
+        return _native.TokenText.fm(tables, **arrays, rate=self._info["rate"], origin=self._info["origin"])
