@@ -89,8 +89,9 @@ def test_lemma_5_1_and_the_sharper_bounds(seed, n, m, size):
 
 
 def test_the_bound_is_sharp_where_two_opposite_logits_move():
-    """One state off the mean by ±t on a two-token query: both sides of ‖A−R‖₁ ≤ 2 tanh(δ/4) are equal."""
-    found = low_rank(np.array([[1.0], [-1.0]]), np.array([[0.6], [-0.6]]), np.eye(1))
+    """Logits 0.3 and −0.3 against −0.3 and 0.3, for the mean state −0.3: ‖A−R‖₁ ≤ 2 tanh(δ/4) with equality."""
+    found = low_rank(np.array([[1.0], [-1.0]]), np.array([[0.3], [-0.9]]), np.eye(1))
+    assert found.tanh == pytest.approx(2 * np.tanh(0.3), rel=1e-12)
     assert found.distance == pytest.approx(found.tanh, rel=1e-12)
 
 

@@ -55,7 +55,7 @@ def rank_one(Q: Floats, D: Floats, W: Floats) -> Floats:
     return np.repeat(column[:, None], len(D), axis=1)
 
 
-def low_rank(Q: ArrayLike, D: ArrayLike, W: ArrayLike) -> LowRank:
+def low_rank(Q: ArrayLike, D: ArrayLike, W: ArrayLike, *, norm: float | None = None) -> LowRank:
     """Measure A = softmax(Q W Dᵀ) (over the query) against its rank-one approximation.
 
     Parameters
@@ -65,6 +65,8 @@ def low_rank(Q: ArrayLike, D: ArrayLike, W: ArrayLike) -> LowRank:
         The decoder's states, normalised as the attention reads them.
     W : array, shape (d, d)
         W_Kᵀ W_Q of one head.
+    norm : float, optional
+        ‖W‖₂, where it is known already.
 
     Examples
     --------
@@ -91,7 +93,7 @@ def low_rank(Q: ArrayLike, D: ArrayLike, W: ArrayLike) -> LowRank:
         tanh=float(2 * np.tanh(delta.max() / 4)),
         largest=float(np.abs(E).max()),
         gamma=float(np.linalg.norm(off, axis=1).max() * np.linalg.norm(q, axis=1).max()),
-        norm=float(np.linalg.norm(w, 2)),
+        norm=float(np.linalg.norm(w, 2)) if norm is None else norm,
         relative=float(np.linalg.norm(A - R)) / size,
         best=float(np.sqrt((values[1:] ** 2).sum())) / size,
     )

@@ -111,7 +111,8 @@ class Trace:
         terms = aligned(Q, D, "attention", attention=A)
         each = (terms.similarity * terms.alignment).reshape(n, self.layers * self.heads, -1)
         added, weight = each.sum(1).double().numpy(), A.reshape(each.shape).mean(1).double().numpy()
-        return dense_ranking(added / weight, weight, 1.0, name)
+        similarity = np.divide(added, weight, out=np.zeros_like(added), where=weight > 0)
+        return ranking_of(similarity, weight, 1.0, name)
 
     def _flat(self, row: int, norm: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return Q (n, d), Ẽ (layers · heads · m, d) and A (n, layers · heads · m) of a row, without padding."""
@@ -175,8 +176,8 @@ def trace(model: GenerativeModel, encoded: Encoded, targets: Sequence[Sequence[i
         )
 
 
-def dense_ranking(similarity: NDArray[Any], weight: NDArray[Any], z: float, name: str = "document") -> Ranking:
-    """Return a ranking of one document whose hits are all pairs of tokens, for `weft.explain`.
+def ranking_of(similarity: NDArray[Any], weight: NDArray[Any], z: float, name: str = "document") -> Ranking:
+    """Return a ranking of one document whose hits are all pairs with A ≠ 0, for `weft.explain`.
 
     Parameters
     ----------
@@ -187,13 +188,13 @@ def dense_ranking(similarity: NDArray[Any], weight: NDArray[Any], z: float, name
 
     Examples
     --------
-    >>> ranking = dense_ranking(np.array([[1.0, 2.0]]), np.array([[0.5, 0.25]]), 2.0, "d")
+    >>> ranking = ranking_of(np.array([[1.0, 2.0]]), np.array([[0.5, 0.25]]), 2.0, "d")
     >>> ranking[0], ranking.contributions(0).tolist()
     (Result(id='d', score=0.5), [0.25, 0.25])
     """
-    n, m = similarity.shape
-    rows, columns = np.divmod(np.arange(n * m), m)
-    hits = Hits(rows, np.zeros(n * m, np.int64), columns, similarity.ravel(), weight.ravel())
+    rows, columns = np.nonzero(weight)
+    kept = similarity[rows, columns], weight[rows, columns]
+    hits = Hits(rows, np.zeros(len(rows), np.int64), columns, *kept)
     total = float((similarity * weight).sum()) / z
     return Ranking([name], np.array([total], np.float32), [hits], z=np.array([z], np.float32))
 
