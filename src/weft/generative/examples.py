@@ -57,18 +57,8 @@ class _Texts:
         for document, ids in zip(corpus.documents, self.tokens, strict=True):
             if not ids:
                 raise DataError(f"the document {document.id!r} has no tokens; nothing could identify it")
-        self.queries = (
-            [
-                [*ids[: query_length - 1], EOS]
-                for ids in (tokenizer([pair.query for pair in corpus.pairs], add_special_tokens=False)["input_ids"])
-            ]
-            if corpus.pairs
-            else []
-        )
-        titles = [document.title for document in corpus.documents]
-        self.titles = [
-            [*ids[: query_length - 1], EOS] for ids in tokenizer(titles, add_special_tokens=False)["input_ids"]
-        ]
+        self.queries = _ended(tokenizer, [pair.query for pair in corpus.pairs], query_length)
+        self.titles = _ended(tokenizer, [document.title for document in corpus.documents], query_length)
 
     def part(self, document: int, length: int, random: np.random.Generator) -> list[int]:
         """Return some tokens of a document from a random word on, the full length where the document allows."""
@@ -129,6 +119,11 @@ class IdentifierExamples(_Texts):
 
     def _target(self, document: int) -> list[int]:
         return [*self.identifiers[document], EOS]
+
+
+def _ended(tokenizer: Any, texts: list[str], length: int) -> list[list[int]]:
+    found = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    return [[*ids[: length - 1], EOS] for ids in found]
 
 
 class Batches:
