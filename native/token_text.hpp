@@ -148,6 +148,8 @@ protected:
 
 // -- suffix array --------------------------------------------------------------------------------------------------
 
+constexpr int64_t kGathered = 1024;  // rows whose next symbols are all looked at
+
 template <class Symbol>
 class SuffixText final : public TokenText {
 public:
@@ -168,6 +170,7 @@ private:
         const uint64_t at = uint64_t{suffixes_[row]} + static_cast<uint64_t>(depth);
         return at < static_cast<uint64_t>(rows_) ? text_[at] : 0u;
     }
+    void gather(Range range, int64_t depth, Continuations& out) const;
     // The first row from `low` on, before `high`, whose next symbol is `symbol` or more.
     int64_t lower(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const;
     // The same for a row that is likely near `low`.

@@ -66,6 +66,7 @@ void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations
     if (range.low >= range.high) return;
     const int64_t known = head(range, depth);
     if (known >= 0) return copy_head<Symbol>(known, out);
+    if (range.high - range.low <= kGathered) return gather(range, depth, out);
     int64_t row = gallop(range.low, range.high, depth, 1);
     while (row < range.high) {
         const uint32_t symbol = next(row, depth);
@@ -75,6 +76,29 @@ void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations
         if (out.counted) out.counts.push(static_cast<int32_t>(stop - row));
         row = stop;
     }
+}
+
+// Few rows: fetch all their next symbols first. The fetches wait for memory side by side; a search would wait for one after
+// the other, as each decides where to look next.
+template <class Symbol>
+void SuffixText<Symbol>::gather(Range range, int64_t depth, Continuations& out) const {
+    uint32_t follow[kGathered];
+    const int64_t count = range.high - range.low;
+    for (int64_t i = 0; i < count; ++i) follow[i] = next(range.low + i, depth);
+    int32_t* tokens = out.tokens.reserve(count);
+    int32_t* counts = out.counted ? out.counts.reserve(count) : nullptr;
+    int64_t made = 0, from = 0;
+    while (from < count && follow[from] == 0) ++from;
+    while (from < count) {
+        int64_t stop = from + 1;
+        while (stop < count && follow[stop] == follow[from]) ++stop;
+        tokens[made] = token_of(follow[from]);
+        if (counts != nullptr) counts[made] = static_cast<int32_t>(stop - from);
+        ++made;
+        from = stop;
+    }
+    out.tokens.commit(made);
+    if (counts != nullptr) out.counts.commit(made);
 }
 
 template <class Symbol>
