@@ -147,7 +147,7 @@ def test_wrong_models_documents_and_words(trained, collection, tmp_path, capsys)
 
 
 def test_a_model_of_another_vocabulary_is_refused(collection, tmp_path):
-    for name, size in (("one", 80), ("two", 90)):
+    for name, size in (("one", 40), ("two", 50)):
         made = recipe(collection, tmp_path / name, "seal", steps=1).as_dict()
         made["model"]["vocabulary"] = size
         train(build_recipe({**made, "data": list(made["data"])}), progress=False)
