@@ -31,12 +31,14 @@ from weft.evaluation.pools import Pool, pool_of
 
 if TYPE_CHECKING:
     from weft.generative.corpus import Corpus
+    from weft.generative.model import GenerativeModel
+    from weft.generative.multivector import MultiVectorModel
     from weft.generative.recipes import Recipe
 
 logger = logging.getLogger(__name__)
 
 PER_SEED = "± is half of the 95 % interval over seeds (Student's t); of a single seed, over queries (bootstrap)."
-QUICK_QUERIES = 16
+QUICK_QUERIES = 12
 SETTINGS = "weft_generative.json"
 """What a folder of these models has beside its weights."""
 
@@ -192,6 +194,20 @@ class Workshop:
             )
         return [Trained(kind, seed, self._train(kind, seed)) for seed in self.seeds]
 
+    def generative(self, model: Trained) -> GenerativeModel:
+        """Load a generative model."""
+        from weft.generative.model import GenerativeModel
+
+        with quiet():
+            return GenerativeModel.load(model.folder)
+
+    def multivector(self, model: Trained) -> MultiVectorModel:
+        """Load a multi-vector model."""
+        from weft.generative.multivector import MultiVectorModel
+
+        with quiet():
+            return MultiVectorModel.load(model.folder)
+
     def _train(self, kind: Kind, seed: int) -> Path:
         from weft.generative.recipes import DataSettings, build_recipe
         from weft.generative.run import train
@@ -260,7 +276,7 @@ def quick_tables() -> dict[str, Any]:
         "examples": {"documents": 0.25, "document_length": 24},
         "training": {
             "output": "",
-            "steps": 25,
+            "steps": 15,
             "batch_size": 16,
             "learning_rate": 3e-3,
             "save_every": 10_000,

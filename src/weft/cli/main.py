@@ -25,6 +25,7 @@ from weft.cli import (
     explain,
     export,
     generative,
+    generative_explain,
     get,
     index,
     info,
@@ -57,6 +58,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("adapt")(adapt.adapt)
 app.command("experiment")(experiment.experiment)
+generative.generative.command("explain")(generative_explain.explain)
 app.add_typer(generative.generative)
 
 

@@ -69,6 +69,7 @@ class Trace:
         """Heads of each."""
         return int(self.modules[0].n_heads)
 
+    @torch.no_grad()
     def attention(self, layer: int) -> Tensor:
         """Return A of every head of a layer, (B, heads, N, M): softmax(Q W D̂ᵀ) over the query, no 1/√d in T5."""
         module = self.modules[layer]
@@ -78,6 +79,7 @@ class Trace:
         logits = logits.masked_fill(~self.query_mask.bool()[:, None, :, None], -torch.inf)
         return logits.softmax(dim=-2)
 
+    @torch.no_grad()
     def document_vectors(self, layer: int, *, norm: bool = True) -> Tensor:
         """Return Ẽ of every head of a layer, (B, heads, M, d): u_iᵀ W_O W_V, or without RMSNorm e_{d_i}ᵀ W_O W_V."""
         module = self.modules[layer]
@@ -85,6 +87,7 @@ class Trace:
         values = module.v.weight.unflatten(0, (module.n_heads, -1))  # (H, dk, d)
         return through @ values
 
+    @torch.no_grad()
     def interaction(self, layer: int) -> Tensor:
         """Return W = W_Kᵀ W_Q of every head of a layer, (heads, d, d), as `attention_alignment` takes it."""
         module = self.modules[layer]

@@ -55,27 +55,27 @@ class AlignmentMap(Experiment):
 
     def run(self, lab: Lab) -> Outcome:
         """Draw one model of each kind."""
-        from weft.generative.model import GenerativeModel
-        from weft.generative.multivector import MultiVectorModel
         from weft.generative.reranking import SpanReader, VectorReader
 
         shop = Workshop(lab, self.seeds[:1])
         query, text = self._pair(shop)
         outcome = Outcome()
         maps: dict[str, Map] = {}
-        generative = GenerativeModel.load(shop.trained(SEAL)[0].folder)
+        generative = shop.generative(shop.trained(SEAL)[0])
+        readers = {}
+        for name, kind in ((FORWARD, Q_TO_D), (BACKWARD, D_TO_Q)):
+            readers[name] = VectorReader(shop.multivector(shop.trained(kind)[0]), {"": text})
+        text = _beginning(generative.tokenizer, text, min(len(r.document("")[1]) - 1 for r in readers.values()))
         reader = SpanReader(generative, {"": text}, spans=1, length=self.tokens)
         (begin, end), *_ = reader.spans(query, "")
         shown = reader.tokens("")[begin:end]
         words = _words(generative.tokenizer, reader.query(query))
         columns = _words(generative.tokenizer, shown)
-        for name, kind in ((FORWARD, Q_TO_D), (BACKWARD, D_TO_Q)):
-            model = MultiVectorModel.load(shop.trained(kind)[0].folder)
-            vectors = VectorReader(model, {"": text})
+        for name, vectors in readers.items():
             Q, (D, ids) = vectors.query(query)[0], vectors.document("")
             if ids[begin:end].tolist() != shown:
                 raise NeedsError("the models have different tokenizers: train them by one recipe")
-            A = np.asarray(align(Q, D, model.alignment))[:, begin:end]
+            A = np.asarray(align(Q, D, vectors.model.alignment))[:, begin:end]
             if name == FORWARD:
                 S = (Q @ D.T)[:, begin:end]
                 maps[name] = Map(f"{name}: cosine, aligned pairs framed", S, "S", A > 0)
@@ -165,6 +165,12 @@ def _strongest(name: str, system: str, matrix: Map, words: list[str], columns: l
     places = zip(*np.unravel_index(order, matrix.values.shape), strict=True)
     rows: list[list[Cell]] = [[words[i], columns[j], int(j) + 1, float(matrix.values[i, j])] for i, j in places]
     return Table(name, f"{system}: the strongest pairs", ["query", "document", "position", matrix.unit], rows)
+
+
+def _beginning(tokenizer: Any, text: str, tokens: int) -> str:
+    """Return as much of a text as makes so many tokens."""
+    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return text if len(offsets) <= tokens else text[: offsets[tokens - 1][1]]
 
 
 def _words(tokenizer: Any, ids: list[int]) -> list[str]:

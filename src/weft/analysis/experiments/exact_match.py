@@ -80,19 +80,16 @@ class ExactMatch(Experiment):
 
     def run(self, lab: Lab) -> Outcome:
         """Measure every model."""
-        from weft.generative.model import GenerativeModel
-        from weft.generative.multivector import MultiVectorModel
-
         shop = Workshop(lab, self.seeds)
         names = {query: found[: self.candidates] for query, found in shop.candidates(self.candidates).items()}
         forward: Found = {}
         backward: Found = {}
         for model in shop.trained(Q_TO_D):
-            self._vectors(shop, MultiVectorModel.load(model.folder), names, forward, backward, FORWARD)
+            self._vectors(shop, shop.multivector(model), names, forward, backward, FORWARD)
         for model in shop.trained(D_TO_Q):
-            self._vectors(shop, MultiVectorModel.load(model.folder), names, {}, backward, BACKWARD)
+            self._vectors(shop, shop.multivector(model), names, {}, backward, BACKWARD)
         for model in shop.trained(SEAL):
-            self._attention(shop, GenerativeModel.load(model.folder), names, backward)
+            self._attention(shop, shop.generative(model), names, backward)
         outcome = Outcome(notes=[measured_on([shop.pool])])
         self._figure_2(forward, outcome)
         self._figure_3(backward, outcome)

@@ -47,14 +47,11 @@ class KernelExperiment(Experiment):
 
     def run(self, lab: Lab) -> Outcome:
         """Measure both kinds of models."""
-        from weft.generative.model import GenerativeModel
-        from weft.generative.multivector import MultiVectorModel
-
         shop = Workshop(lab, self.seeds)
         names = {query: found[: self.candidates] for query, found in shop.candidates(self.candidates).items()}
         found = {
-            BACKWARD: [self._vectors(shop, MultiVectorModel.load(m.folder), names) for m in shop.trained(D_TO_Q)],
-            GR: [self._attention(shop, GenerativeModel.load(m.folder), names) for m in shop.trained(SEAL)],
+            BACKWARD: [self._vectors(shop, shop.multivector(m), names) for m in shop.trained(D_TO_Q)],
+            GR: [self._attention(shop, shop.generative(m), names) for m in shop.trained(SEAL)],
         }
         outcome = Outcome(notes=[measured_on([shop.pool])])
         self._table(found, outcome)

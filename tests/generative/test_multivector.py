@@ -1,0 +1,168 @@
+"""T5-ColBERT in both directions, the re-ranking setting, and the command that shows their alignments."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft[generative]'")
+import torch
+
+from weft.cli.main import main
+from weft.errors import CheckpointError, DataError
+from weft.generative.checkpoints import new_t5
+from weft.generative.model import GenerativeModel
+from weft.generative.multivector import D_TO_Q, Q_TO_D, MultiVectorModel, prepare_multivector
+from weft.generative.recipes import build_recipe
+from weft.generative.reranking import SpanReader, VectorReader
+from weft.generative.run import train
+from weft.generative.spans import begin_probabilities
+
+pytestmark = pytest.mark.torch
+
+QUERIES = [[5, 9, 1], [8, 6, 7, 1], [4, 1]]
+DOCUMENTS = [[11, 4, 13, 9, 1], [10, 1], [3, 9, 5, 1]]
+TEXTS = {
+    "a": "the red cat of the river in the moon . moon river , the red cat .",
+    "b": "the stone house in the tree",
+    "c": "boat",
+}
+
+
+@pytest.fixture(params=[Q_TO_D, D_TO_Q])
+def model(request, tokenizer):
+    torch.manual_seed(4)
+    shape = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
+    t5 = new_t5(len(tokenizer), shape, seed=3)
+    return MultiVectorModel(t5, tokenizer, settings={"alignment": request.param, "dim": 6}).eval()
+
+
+def by_hand(model, query, document):
+    """Eq. 21, or the mean over document tokens of the softly aligned cosines, times n; one pair, no padding."""
+    with torch.no_grad():
+        q, d = (model.t5.encoder(input_ids=torch.tensor([ids])).last_hidden_state[0] for ids in (query, document))
+        q, d = (x @ model.projection.weight.T for x in (q, d))
+    q, d = (x / x.norm(dim=1, keepdim=True) for x in (q, d))
+    S = (q @ d.T).double().numpy()
+    if model.settings["alignment"] == Q_TO_D:
+        return S.max(axis=1).sum()
+    A = np.exp(S / 0.1) / np.exp(S / 0.1).sum(axis=0)
+    return len(q) * (S * A).sum() / len(d)
+
+
+def test_scores_and_loss_of_a_batch_are_those_of_single_pairs(model):
+    expected = np.array([[by_hand(model, q, d) for d in DOCUMENTS] for q in QUERIES])
+    with torch.no_grad():
+        found = model.scores(model.vectors(QUERIES), model.vectors(DOCUMENTS)).numpy()
+        loss = model(QUERIES, DOCUMENTS).item()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    wanted = -np.mean([row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(expected)])
+    assert loss == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_document_twice_in_a_batch_is_no_wrong_answer(model):
+    documents = [DOCUMENTS[0], DOCUMENTS[1], DOCUMENTS[0]]
+    expected = np.array([[by_hand(model, q, d) for d in documents] for q in QUERIES])
+    expected[0, 2] = expected[2, 0] = -np.inf
+    wanted = -np.mean([row[i] - np.log(np.exp(row).sum()) for i, row in enumerate(expected)])
+    with torch.no_grad():
+        assert model(QUERIES, documents).item() == pytest.approx(wanted, abs=1e-5)
+
+
+def test_saved_and_opened(model, tmp_path):
+    model.save(tmp_path)
+    again = MultiVectorModel.load(tmp_path)
+    assert str(again.alignment) == model.settings["alignment"]
+    with torch.no_grad():
+        assert torch.equal(model.vectors(QUERIES)[0], again.vectors(QUERIES)[0])
+    (tmp_path / "projection.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="projection"):
+        MultiVectorModel.load(tmp_path)
+
+
+def test_vector_reader_ranks_as_single_pairs_do(model):
+    reader = VectorReader(model, TEXTS)
+    found = reader.scores("red cat", ["c", "a"])
+    query = model.token_ids(["red cat"], 64)[0]
+    expected = [by_hand(model, query, model.token_ids([TEXTS[name]], 256)[0]) for name in ("c", "a")]
+    scale = len(query) if model.settings["alignment"] != Q_TO_D else 1  # of one query: left out
+    np.testing.assert_allclose(found * scale, expected, atol=1e-5)
+
+
+def test_a_training_run_learns_and_goes_on(collection, tmp_path):
+    tables = {
+        "model": {"size": "tiny", "vocabulary": 60, "dropout": 0.0},
+        "identifiers": {"method": "seal"},
+        "training": {"output": str(tmp_path), "steps": 6, "batch_size": 8, "log_every": 3, "save_every": 3},
+        "data": [{"path": str(collection)}],
+    }
+    prepare = prepare_multivector(Q_TO_D, dim=8, length=16)
+    whole = train(build_recipe(tables), progress=False, prepare=prepare)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert losses[1] < losses[0]
+    parts = tmp_path / "parts"
+    for steps in (3, 6):
+        tables["training"] |= {"output": str(parts), "steps": steps}
+        train(build_recipe(tables), progress=False, prepare=prepare)
+    one, two = (MultiVectorModel.load(folder) for folder in (whole, parts / "model"))
+    torch.testing.assert_close(one.projection.weight, two.projection.weight, rtol=1e-4, atol=1e-6)
+
+
+def test_spans_are_scored_by_their_own_tokens(tiny_model):
+    reader = SpanReader(tiny_model, TEXTS, spans=2, length=4)
+    names = ["b", "c", "a"]
+    found = reader.scores("red cat", names)
+    for place, name in enumerate(names):
+        ids = tiny_model.tokenizer(TEXTS[name], add_special_tokens=False)["input_ids"]
+        spans = reader.spans("red cat", name)
+        assert 1 <= len(spans) <= 2
+        each = []
+        for begin, end in spans:
+            assert 0 < end - begin <= 4
+            with torch.no_grad():  # the mean of −log p is the training loss
+                each.append(-tiny_model([reader.query("red cat")], [ids[begin:end]]).item())
+        assert found.log_p[place] == pytest.approx(np.mean(each), abs=1e-5)
+    np.testing.assert_allclose(sum(found.parts.values()), found.logit, atol=1e-4)
+    # The first span begins at the likeliest word.
+    likely = begin_probabilities("red cat", TEXTS["a"])
+    begin = reader.spans("red cat", "a")[0][0]
+    piece = tiny_model.tokenizer.convert_ids_to_tokens(reader.tokens("a")[begin])
+    assert piece.strip("▁") == TEXTS["a"].split()[likely.argmax()][: len(piece.strip("▁"))]
+
+
+def test_no_more_spans_than_there_are_places(tiny_model):
+    reader = SpanReader(tiny_model, TEXTS, spans=3, length=4)
+    assert len(reader.spans("red cat", "c")) == 1
+    assert np.isfinite(reader.scores("red cat", ["c"]).log_p).all()
+    with pytest.raises(DataError, match="no tokens"):
+        SpanReader(tiny_model, {"x": " "}).tokens("x")
+
+
+def test_explain_command(model, tiny_model, tmp_path, capsys, monkeypatch):
+    tiny_model.save(tmp_path / "gr")
+    model.save(tmp_path / "mv")
+    for folder in ("gr", "mv"):
+        page = tmp_path / f"{folder}.html"
+        assert main(["generative", "explain", str(tmp_path / folder), "red cat", TEXTS["a"], "--html", str(page)]) == 0
+        assert "Strongest pairs" in page.read_text(encoding="utf-8")
+    assert "weight of each pair" in (tmp_path / "gr.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO(TEXTS["a"]))
+    assert main(["generative", "explain", str(tmp_path / "gr"), "red cat", "-", "--json", "--tokens", "3"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    assert "logits that sum to" in json.dumps(out)
+    for arguments, said in (
+        ([str(tmp_path / "none"), "red", "cat"], "weft: no generative model"),
+        ([str(tmp_path / "gr"), " ", "cat"], "weft: the query and the text"),
+    ):
+        assert main(["generative", "explain", *arguments]) == 1
+        assert capsys.readouterr().err.startswith(said)
+
+
+def test_explain_refuses_identifiers_that_are_no_text(tiny_model, tmp_path, capsys):
+    made = GenerativeModel(tiny_model.t5, tiny_model.tokenizer, table=torch.zeros(20, tiny_model.dim))
+    made.save(tmp_path)
+    assert main(["generative", "explain", str(tmp_path), "red", "cat"]) == 1
+    assert "are no text" in capsys.readouterr().err
