@@ -5,7 +5,7 @@
 
 Between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` stands what the run in RESULTS/NAME says: what it was made of,
 its findings, and some of its tables, with their intervals. Everything else on the page is written by hand. Experiments
-that are not in RESULTS stay as they are; a run of the quick form is refused.
+that are not in RESULTS stay as they are, those without marks are left out; a run of the quick form is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLES = {
     "flops": r"formula|scoring|engine-all",
     "token-table": r"tokens-1-",
 }
-"""Which tables of an experiment are shown, by the beginning of their names."""
+"""Which tables of an experiment are shown, by the beginning of their names; of others all."""
 AVERAGES = {"gold-tokens", "lexical-tokens", "score-density"}
 """Experiments of which only the average over collections is shown."""
 FINDINGS = 12
@@ -53,7 +53,7 @@ def block(results: Mapping[str, Any]) -> list[str]:
     if len(said) > FINDINGS:
         lines.append(f"- … and {len(said) - FINDINGS} more, in the run's report.")
     for data in results["tables"]:
-        if re.match(TABLES[name], data["name"]):
+        if re.match(TABLES.get(name, ""), data["name"]):
             table = Table.read(data)
             if name in AVERAGES and any(row[0] == "average" for row in table.rows):
                 table = replace(table, rows=[row for row in table.rows if row[0] == "average"])
@@ -89,13 +89,13 @@ def main() -> None:
     page, written = options.page.read_text(encoding="utf-8"), []
     for name in EXPERIMENTS:
         path = options.results / name / "results.json"
-        if path.is_file():
+        if path.is_file() and f"<!-- {name}:begin -->" in page:
             results = json.loads(path.read_text(encoding="utf-8"))
             if results["config"]["quick"]:
                 raise SystemExit(f"{path}: the quick form's numbers say little and are not written down")
             page, written = fill(page, results), [*written, name]
     if not written:
-        raise SystemExit(f"{options.results} has no experiments (NAME/results.json)")
+        raise SystemExit(f"{options.results} has no experiments of the page (NAME/results.json)")
     options.page.write_text(page, encoding="utf-8")
     print(f"{options.page}: {', '.join(written)}", file=sys.stderr)
 

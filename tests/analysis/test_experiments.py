@@ -198,6 +198,6 @@ def test_encodings_are_kept(lab, data, model, tmp_path, monkeypatch):
 
 def test_a_table_of_all_experiments_names_its_paper():
     for kind in EXPERIMENTS.values():
-        assert re.search(r"(ALIGNER|XTR) (table|figure)", kind.reproduces)
+        assert re.search(r"(ALIGNER|XTR|GR as MVDR) (table|figure|Lemma)", kind.reproduces)
         assert len(kind.paper) > 80
     assert isinstance(Table("a", "b", ["c"], [["d"]]).html(), str)
