@@ -20,6 +20,7 @@ NEED = {
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],
     "rapidfuzz": ["weft/generative/spans.py"],
+    "sklearn": ["weft/generative/identifiers.py"],
     "langchain_core": ["weft/integrations/langchain.py"],
     "llama_index": ["weft/integrations/llama_index.py"],
     "pyterrier": ["weft/integrations/pyterrier.py"],
