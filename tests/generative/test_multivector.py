@@ -136,7 +136,7 @@ def test_no_more_spans_than_there_are_places(tiny_model):
     reader = SpanReader(tiny_model, TEXTS, spans=3, length=4)
     assert len(reader.spans("red cat", "c")) == 1
     assert np.isfinite(reader.scores("red cat", ["c"]).log_p).all()
-    with pytest.raises(DataError, match="no tokens"):
+    with pytest.raises(DataError, match="no words"):
         SpanReader(tiny_model, {"x": " "}).tokens("x")
 
 
@@ -155,7 +155,7 @@ def test_explain_command(model, tiny_model, tmp_path, capsys, monkeypatch):
     assert "logits that sum to" in json.dumps(out)
     for arguments, said in (
         ([str(tmp_path / "none"), "red", "cat"], "weft: no generative model"),
-        ([str(tmp_path / "gr"), " ", "cat"], "weft: the query and the text"),
+        ([str(tmp_path / "gr"), "red", " "], "weft: the text is empty"),
     ):
         assert main(["generative", "explain", *arguments]) == 1
         assert capsys.readouterr().err.startswith(said)

@@ -42,9 +42,7 @@ def explain(
     from weft.explain import to_html, to_json
     from weft.explain.terminal import print_explanations
 
-    query, text = readable(query, "query"), sys.stdin.read() if document == "-" else readable(document, "text")
-    if not query.strip() or not text.strip():
-        raise DataError("the query and the text must not be empty")
+    query, text = readable(query, "query"), readable(sys.stdin.read() if document == "-" else document, "text")
     _begin("explaining")
     found = [_multivector(model, query, text) if _is_multivector(model) else _generative(model, query, text, tokens)]
     if html is not None:

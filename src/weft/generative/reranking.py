@@ -107,8 +107,8 @@ class SpanReader:
     def _read(self, name: str) -> tuple[list[int], NDArray[np.int64]]:
         if name not in self._tokens:
             found = word_tokens(self.model.tokenizer, self.texts[name])
-            if not found[0]:
-                raise DataError(f"the document {name!r} has no tokens; nothing could identify it")
+            if not found[0] or not len(found[1]):
+                raise DataError(f"the document {name!r} has no words; nothing could identify it")
             self._tokens[name] = found
         return self._tokens[name]
 

@@ -174,6 +174,7 @@ def _anatomy(anatomy: list[PerQuery], outcome: Outcome) -> None:
             xlabel="part of the logit",
             ylabel="mean |part| / mean |logit|",
         )
+        axes[0, 0].set_ylim(bottom=0)
     outcome.findings.append(
         "Eq. 14 is not the whole of a T5's logit: cross-attention's own part is "
         f"{cells['cross-attention'].value:.2f} of its size, and what is left without that part "
