@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PER_SEED = "± is half of the 95 % interval over seeds (Student's t); of a single seed, over queries (bootstrap)."
-QUICK_QUERIES = 12
+QUICK_QUERIES = 8
 SETTINGS = "weft_generative.json"
 """What a folder of these models has beside its weights."""
 
@@ -231,7 +231,7 @@ class Workshop:
             done.touch()
         return output / "model"
 
-    def _options(self, kind: Kind) -> dict[str, Callable[..., Any]]:
+    def _options(self, kind: Kind) -> dict[str, Any]:
         if not kind.alignment:
             return {}
         from weft.generative.multivector import prepare_multivector
@@ -276,8 +276,8 @@ def quick_tables() -> dict[str, Any]:
         "examples": {"documents": 0.25, "document_length": 24},
         "training": {
             "output": "",
-            "steps": 15,
-            "batch_size": 16,
+            "steps": 10,
+            "batch_size": 12,
             "learning_rate": 3e-3,
             "save_every": 10_000,
             "log_every": 5,

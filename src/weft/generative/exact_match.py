@@ -16,7 +16,7 @@ from weft.errors import invalid
 from weft.generative.attention import Floats
 
 
-def token_idf(documents: Iterable[Sequence[int]], vocabulary: int) -> NDArray[np.float64]:
+def token_idf(documents: Iterable[ArrayLike], vocabulary: int) -> NDArray[np.float64]:
     """Return ln(1 + (N − df + 0.5) / (df + 0.5)) of each token, shape (vocabulary,), df counted in documents.
 
     Examples

@@ -144,7 +144,7 @@ def trace(model: GenerativeModel, encoded: Encoded, targets: Sequence[Sequence[i
     labels, mask = padded(targets, IGNORED)
     known = labels.masked_fill(labels == IGNORED, START)
     prefix = torch.cat([torch.full_like(known[:, :1], START), known[:, :-1]], 1)  # right-shifted
-    blocks = model.t5.decoder.block
+    blocks: Any = model.t5.decoder.block
     with torch.no_grad(), _kept(blocks) as kept:
         embedded = model.embed(prefix)
         hidden = model.t5.decoder(
@@ -197,7 +197,7 @@ def ranking_of(similarity: NDArray[Any], weight: NDArray[Any], z: float, name: s
     """
     rows, columns = np.nonzero(weight)
     kept = similarity[rows, columns], weight[rows, columns]
-    hits = Hits(rows, np.zeros(len(rows), np.int64), columns, *kept)
+    hits = Hits(rows.astype(np.int32), np.zeros(len(rows), np.int64), columns.astype(np.int32), *kept)
     total = float((similarity * weight).sum()) / z
     return Ranking([name], np.array([total], np.float32), [hits], z=np.array([z], np.float32))
 

@@ -36,7 +36,9 @@ class Rates:
     def __init__(self, queries: int, bins: int) -> None:
         self.total, self.count = np.zeros((2, queries, bins)), np.zeros((2, queries, bins))
 
-    def add(self, query: int, bins: NDArray[np.int64], rates: NDArray[Any], there: NDArray[np.bool_]) -> None:
+    def add(
+        self, query: int, bins: NDArray[np.int64], rates: NDArray[Any], there: NDArray[np.bool_] | np.bool_
+    ) -> None:
         """Add one rate for each token of a text."""
         known = bins >= 0
         for kind, some in enumerate((known, known & there)):
