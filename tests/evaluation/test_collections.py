@@ -1,6 +1,7 @@
 """Where collections come from: folders, ir_datasets, suites, answers."""
 
 import json
+import shutil
 from typing import NamedTuple
 
 import pytest
@@ -30,6 +31,14 @@ class TestFolders:
             (collection / "qrels" / f"{split}.tsv").write_text("q1\td3\t1\n")
         (collection.parent / "no-collection").mkdir()
         assert {d.name for d in folders(collection.parent)} == {"tiny", "tiny:test-en"}
+
+    def test_all_of_several_splits_is_not_for_testing(self, collection):
+        for name in ("train", "all"):
+            shutil.copy(collection / "qrels" / "test.tsv", collection / "qrels" / f"{name}.tsv")
+        assert [found.split for found in folders(collection.parent)] == ["test"]
+        for name in ("train", "test"):
+            (collection / "qrels" / f"{name}.tsv").unlink()
+        assert [found.split for found in folders(collection.parent)] == ["all"]
 
     def test_the_variable(self, collection, monkeypatch):
         monkeypatch.delenv("WEFT_DATA", raising=False)

@@ -96,10 +96,12 @@ def folders(data: Path) -> list[Dataset]:
     for folder in sorted(path for path in data.iterdir() if (path / "qrels").is_dir()):
         if not any((folder / name).exists() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
             continue
-        for path in sorted((folder / "qrels").glob("*.tsv")):
-            if path.stem not in _OTHER_SPLITS:
-                name = folder.name if path.stem == "test" else f"{folder.name}:{path.stem}"
-                found.append(Dataset(name, folder.name, path.stem))
+        splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
+        for split in splits:
+            whole = split == "all" and len(splits) > 1  # has the queries for training as well
+            if split not in _OTHER_SPLITS and not whole:
+                name = folder.name if split == "test" else f"{folder.name}:{split}"
+                found.append(Dataset(name, folder.name, split))
     return found
 
 

@@ -160,9 +160,9 @@ class Adaptation(Experiment):
             f"{model.name}: points of {NDCG} that adaptation adds to {self.current}; whiskers are a standard deviation "
             "over folds to either side."
         )
-        size_of = (max(6.5, 2.0 + 1.05 * len(found)), 4.2)
+        size_of = (min(max(6.5, 2.0 + 0.7 * len(found)), 13), 5.0)
         with drawing(f"gain-{slug(model.name)}", caption, outcome.plots, size=size_of) as axes:
-            bars(axes[0, 0], list(found), series, ylabel=f"{NDCG} against {self.current} (points)", xlabel="collection")
+            bars(axes[0, 0], list(found), series, ylabel=f"points of {NDCG} gained", xlabel="collection")
             axes[0, 0].axhline(0, color="#333333", linewidth=1)
 
     def _say(self, model: Model, found: dict[str, Measured], outcome: Outcome) -> None:
