@@ -117,4 +117,5 @@ class TestFiles:
 def test_the_recipes_we_ship(path):
     recipe = read_recipe(path, folders={"data": "/data", "models": "/models"})
     assert recipe.training.output == f"runs/{path.stem}"
-    assert path.read_text().startswith(f"# weft train recipes/{path.name} ")
+    launch = "experiment all --recipe" if path.stem == "experiments" else "train"
+    assert path.read_text().startswith(f"# weft {launch} recipes/{path.name} ")
