@@ -35,7 +35,6 @@ TABLES = {
     "lexical-tokens": r"lexical-tokens",
     "score-density": r"density",
     "flops": r"formula|scoring|engine-all",
-    "token-table": r"tokens-1-",
 }
 """Which tables of an experiment are shown, by the beginning of their names; of others all."""
 AVERAGES = {"gold-tokens", "lexical-tokens", "score-density"}
