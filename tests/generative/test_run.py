@@ -10,6 +10,9 @@ pytest.importorskip("torch", reason="needs the generative extra: pip install 'we
 from weft.cli.main import main
 from weft.errors import CheckpointError, DataError, IndexFormatError, WeftError
 from weft.generative.checkpoints import SIZES
+from weft.generative.corpus import read_data
+from weft.generative.methods import prepare
+from weft.generative.model import GenerativeModel
 from weft.generative.recipes import build_recipe
 from weft.generative.retriever import Retriever
 from weft.generative.run import check, train
@@ -101,6 +104,18 @@ def test_an_interrupted_run_goes_on_to_the_same_losses(collection, tmp_path, met
         train(recipe(collection, tmp_path / "parts", method, steps=9, seed=4), progress=False)
 
 
+@pytest.mark.parametrize("method", ["seal", "dsi"])
+def test_embeddings_may_learn_faster(collection, tmp_path, method):
+    made = recipe(collection, tmp_path, method, steps=1, learning_rate=1e-3, embedding_rate=10.0)
+    before = dict(prepare(made, read_data(made.data, made.training.seed)).model.named_parameters())
+    after = dict(GenerativeModel.load(train(made, progress=False)).named_parameters())
+    tables = {"t5.shared.weight", *(["table.weight"] if method == "dsi" else [])}
+    assert tables < set(before) == set(after)
+    for name, weight in after.items():
+        moved = (weight - before[name]).abs().max().item()  # Adam's first step is as long as the learning rate
+        assert moved == pytest.approx(1e-2 if name in tables else 1e-3, rel=0.02), name
+
+
 def test_check_says_what_it_found(collection, tmp_path):
     lines = check(recipe(collection, tmp_path, "dsi", epochs=2.0))
     assert lines[0] == "data      24 documents, 48 pairs, 0 held out"
@@ -130,8 +145,6 @@ def test_wrong_models_documents_and_words(trained, collection, tmp_path, capsys)
         Retriever.open(output / "ix", tmp_path / "other" / "model")
     with pytest.raises(CheckpointError, match="no generative model"):
         Retriever.open(output / "ix", tmp_path)
-    from weft.generative.model import GenerativeModel
-
     model = GenerativeModel.load(output / "model")
     for texts, message in (([""], "'x0' is empty"), ([], "no documents")):
         documents = [Document(f"x{number}", text) for number, text in enumerate(texts)]
@@ -151,7 +164,6 @@ def test_a_model_of_another_vocabulary_is_refused(collection, tmp_path):
         made = recipe(collection, tmp_path / name, "seal", steps=1).as_dict()
         made["model"]["vocabulary"] = size
         train(build_recipe({**made, "data": list(made["data"])}), progress=False)
-    from weft.generative.model import GenerativeModel
 
     documents = [Document("a", "the red cat"), Document("b", "a green boat")]
     GenerativeIndex.create(tmp_path / "ix", documents, GenerativeModel.load(tmp_path / "one" / "model")).close()

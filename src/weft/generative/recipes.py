@@ -122,6 +122,9 @@ class TrainingSettings:
     epochs: float = 0.0
     batch_size: int = 32
     learning_rate: float = 1e-3
+    embedding_rate: float = 1.0
+    """The embeddings' learning rate, as a multiple of the others'. T5 draws them with deviation 1, some ten times the
+    size of other weights, and Adam's steps do not grow with the weights: from scratch, 10 moves both alike."""
     warmup: int = 0
     """Steps over which the learning rate rises."""
     scheduler: str = "constant"
@@ -140,6 +143,8 @@ class TrainingSettings:
             raise invalid("training.scheduler", OWNER, "'constant' or 'linear'", self.scheduler)
         if not self.learning_rate > 0:
             raise invalid("training.learning_rate", OWNER, "greater than 0", self.learning_rate)
+        if not self.embedding_rate > 0:
+            raise invalid("training.embedding_rate", OWNER, "greater than 0", self.embedding_rate)
         for key in ("clip", "weight_decay", "warmup"):
             if getattr(self, key) < 0:
                 raise invalid(f"training.{key}", OWNER, "at least 0", getattr(self, key))

@@ -104,7 +104,13 @@ class _Loop:
         self.losses: list[float] = []  # since the last line of the log
         settings = recipe.training
         trained = [parameter for parameter in task.model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        tables = [task.model.t5.shared, task.model.table]
+        embeddings = {id(table.weight) for table in tables if table is not None}
+        groups = [
+            {"params": [p for p in trained if id(p) not in embeddings], "times": 1.0},
+            {"params": [p for p in trained if id(p) in embeddings], "times": settings.embedding_rate},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
     def run(self, progress: bool | None) -> None:
         settings = self.recipe.training
@@ -133,7 +139,7 @@ class _Loop:
 
     def _one(self) -> float:
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate(self.step)
+            group["lr"] = group["times"] * self._rate(self.step)
         self.optimizer.zero_grad(set_to_none=True)
         loss = _loss(self.task.model, self.batches[self.step])
         if not torch.isfinite(loss):
