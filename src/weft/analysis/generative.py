@@ -6,7 +6,6 @@ tokenizer, as many steps of as many pairs. In the quick form that is the demo co
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -23,14 +22,13 @@ from numpy.typing import NDArray
 from weft.analysis.base import NeedsError
 from weft.analysis.estimates import Interval, estimate
 from weft.analysis.lab import DEMO, Lab
-from weft.analysis.variants import quiet
+from weft.analysis.variants import digest, quiet
 from weft.collections.beir import BeirDocument, Collection
 from weft.errors import missing_extra
 from weft.evaluation.baselines import candidates_with_gold
 from weft.evaluation.pools import Pool, pool_of
 
 if TYPE_CHECKING:
-    from weft.generative.corpus import Corpus
     from weft.generative.model import GenerativeModel
     from weft.generative.multivector import MultiVectorModel
     from weft.generative.recipes import Recipe
@@ -39,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 PER_SEED = "± is half of the 95 % interval over seeds (Student's t); of a single seed, over queries (bootstrap)."
 QUICK_QUERIES = 8
-SETTINGS = "weft_generative.json"
-"""What a folder of these models has beside its weights."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,9 @@ class Trained:
     @property
     def log(self) -> dict[str, float]:
         """The last line of its log: step, loss, seconds; {} for a model without."""
-        path = self.folder.parent / "log.jsonl"
+        from weft.generative.run import LOG
+
+        path = self.folder.parent / LOG
         if not path.is_file():
             return {}
         found: dict[str, float] = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
@@ -98,6 +96,8 @@ class Workshop:
         self.lab, self.seeds = lab, tuple(seeds)
         self.given: dict[str, list[Path]] = {}
         if lab.given:
+            from weft.generative.model import SETTINGS
+
             for _, folder in lab.options.models:
                 if (Path(folder) / SETTINGS).is_file():
                     self.given.setdefault(_key_of(Path(folder)), []).append(Path(folder))
@@ -122,7 +122,7 @@ class Workshop:
     @cached_property
     def folder(self) -> Path:
         """The corpus with its queries in BEIR's layout: train to learn from, test to measure on."""
-        from weft.generative.corpus import read_data
+        from weft.generative.corpus import read_data, write_collection
 
         if self.recipe is None:
             beside = [folder.parent / "collection" for folders in self.given.values() for folder in folders]
@@ -137,10 +137,11 @@ class Workshop:
         if self.lab.options.quick:
             return _write_demo(work / "demo")
         seed = self.recipe.training.seed
-        folder = work / f"corpus-{_digest([asdict(source) for source in self.recipe.data] + [seed])}"
-        if not (folder / "qrels" / "train.tsv").exists():
+        folder = work / f"corpus-{digest([asdict(source) for source in self.recipe.data] + [seed])}"
+        if not (folder / "qrels" / "test.tsv").exists():  # written last
             logger.info("reading the corpus")
-            write_corpus(read_data(self.recipe.data, seed), folder)
+            corpus = read_data(self.recipe.data, seed)
+            write_collection(corpus, folder, {"train": corpus.pairs, "test": corpus.heldout})
         return folder
 
     @cached_property
@@ -210,7 +211,7 @@ class Workshop:
 
     def _train(self, kind: Kind, seed: int) -> Path:
         from weft.generative.recipes import DataSettings, build_recipe
-        from weft.generative.run import train
+        from weft.generative.run import CHECKPOINT, train
 
         assert self.recipe is not None
         tables = self.recipe.as_dict()
@@ -219,7 +220,7 @@ class Workshop:
             tables[table] = {**tables[table], name: value}
         tables["training"] = {**tables["training"], "seed": seed, "output": ""}
         tables["data"] = [asdict(DataSettings(str(self.folder)))]
-        named = f"{kind.key}-{seed}-{_digest([tables['data'], kind.alignment, _without(tables, 'data')])}"
+        named = f"{kind.key}-{seed}-{digest([tables['data'], kind.alignment, _without(tables, 'data')])}"
         output = self.lab.options.work / "generative" / named
         done = output / "done"
         if not done.exists():
@@ -227,7 +228,7 @@ class Workshop:
             tables["training"]["output"] = str(output)
             with quiet():  # goes on from its last checkpoint, if it was interrupted
                 train(build_recipe(tables), progress=False, **self._options(kind))
-            (output / "checkpoint.pt").unlink(missing_ok=True)  # three times the model, and done with
+            (output / CHECKPOINT).unlink(missing_ok=True)  # three times the model, and done with
             done.touch()
         return output / "model"
 
@@ -258,16 +259,6 @@ def over_seeds(per_seed: Sequence[NDArray[np.floating[Any]]]) -> Interval:
     return Interval(float(means.mean()), float(means.mean()) - half, float(means.mean()) + half)
 
 
-def write_corpus(corpus: Corpus, folder: Path) -> None:
-    """Write a corpus in BEIR's layout: its pairs as the split train, those held out as test."""
-    from weft.generative.corpus import write_collection
-
-    every = replace(corpus, heldout=[*corpus.pairs, *corpus.heldout])
-    write_collection(every, folder)
-    for split, pairs in (("test", corpus.heldout), ("train", corpus.pairs)):
-        _write_qrels(folder, split, [(pair.query_id, corpus.documents[pair.document].id, 1) for pair in pairs])
-
-
 def quick_tables() -> dict[str, Any]:
     """Return a recipe of some seconds."""
     return {
@@ -288,6 +279,8 @@ def quick_tables() -> dict[str, Any]:
 
 def _write_demo(folder: Path) -> Path:
     """Write the demo collection with every other query to learn from."""
+    from weft.generative.corpus import write_qrels
+
     if not (folder / "qrels" / "train.tsv").exists():
         (folder / "qrels").mkdir(parents=True, exist_ok=True)
         for name in ("corpus.jsonl", "queries.jsonl"):
@@ -295,18 +288,15 @@ def _write_demo(folder: Path) -> Path:
         judged = Collection.read(DEMO).relevant()
         for split, first in (("test", 1), ("train", 0)):
             some = list(judged)[first::2]
-            _write_qrels(folder, split, [(query, d, g) for query in some for d, g in judged[query].items()])
+            write_qrels(folder, split, [(query, d, g) for query in some for d, g in judged[query].items()])
     return folder
-
-
-def _write_qrels(folder: Path, split: str, rows: Sequence[tuple[str, str, int]]) -> None:
-    lines = ["query-id\tcorpus-id\tscore", *(f"{query}\t{document}\t{grade}" for query, document, grade in rows)]
-    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _key_of(folder: Path) -> str:
     """Tell the kind of a model by what it keeps beside its weights."""
-    found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    from weft.generative.model import read_settings
+
+    found = read_settings(folder)
     method = str(found.get("method", ""))
     if found.get("alignment"):
         return Q_TO_D.key if str(found["alignment"]).startswith("sum-of-max") else D_TO_Q.key
@@ -317,7 +307,3 @@ def _key_of(folder: Path) -> str:
 
 def _without(tables: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in tables.items() if name not in (key, "notes")}
-
-
-def _digest(settings: Any) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]

@@ -96,7 +96,7 @@ def _trained(lab: Lab, name: str, changes: Mapping[str, Any]) -> Model:
         recipe = tiny_recipe(lab.options.work / "tiny", dict(changes) | steps)
     remembers = bool(recipe.training.remember_frozen)
     recipe = replace(recipe, training=replace(recipe.training, output="", remember_frozen=""))  # places say nothing
-    output = lab.options.work / "trained" / _digest(recipe.as_dict())  # whatever it is called
+    output = lab.options.work / "trained" / digest(recipe.as_dict())  # whatever it is called
     if not (output / "model").is_dir():
         logger.info("training %s", name)
         frozen = str(lab.options.work / "frozen") if remembers else ""
@@ -113,14 +113,15 @@ def _begun(lab: Lab, recipe: Recipe) -> str:
         return recipe.model.base
     plain = replace(recipe, model=replace(recipe.model, query_gate="", document_gate=""))
     parts = {name: value for name, value in plain.as_dict().items() if name in ("model", "data")}
-    folder = lab.options.work / "trained" / f"base-{_digest(parts | {'seed': recipe.training.seed})}"
+    folder = lab.options.work / "trained" / f"base-{digest(parts | {'seed': recipe.training.seed})}"
     if not folder.is_dir():
         with quiet():
             _training(lab.options.threads).assemble(plain).model.save_pretrained(str(folder), create_model_card=False)
     return str(folder)
 
 
-def _digest(settings: Mapping[str, Any]) -> str:
+def digest(settings: Any) -> str:
+    """Name settings that JSON can hold, whatever the order of their keys."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,6 +43,14 @@ Exact = Annotated[bool, typer.Option("--exact", help="Look at every document; th
 BetaQ = Annotated[
     float | None, typer.Option("--beta-q", help="Search with this part of the query's tokens, the most salient ones.")
 ]
+QueryFile = Annotated[
+    Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
+]
+Tsv = Annotated[bool, typer.Option("--tsv", help="Print query id, document id, rank, score.")]
+Trec = Annotated[bool, typer.Option("--trec", help="Print a TREC run.")]
+Tag = Annotated[str, typer.Option(help="The run's name, for --trec.")]
+PairsListed = Annotated[int, typer.Option(min=1, help="Pairs of words to list in the terminal.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")]
 Hybrid = Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25 over the texts.")]
 
 
@@ -113,6 +122,12 @@ def readable(text: str, what: str) -> str:
     if not text.strip():
         raise DataError(f"the {what} is empty")
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def check_one_format(*, json_: bool, tsv: bool, trec: bool) -> None:
+    """Refuse two formats at once."""
+    if json_ + tsv + trec > 1:
+        raise DataError("--json, --tsv and --trec: choose one")
 
 
 def begin(index: Index, model: str | None) -> Session:
@@ -205,6 +220,23 @@ def print_run(ranking: Ranking, query_id: str, tag: str | None) -> None:
             if len(cell.split()) != 1:
                 raise DataError(f"{cell!r} has spaces, which a TREC run cannot hold: use --tsv or --json")
         typer.echo(" ".join((query_id, "Q0", *cells[1:], tag)))
+
+
+def show_explanations(found: Sequence[Explanation], html: Path | None, json_: bool, pairs: int) -> None:
+    """Write a page, print JSON, or, where neither is asked for, print for people."""
+    from weft.explain import to_html, to_json
+    from weft.explain.terminal import print_explanations
+
+    if html is not None:
+        html.write_text(to_html(found), encoding="utf-8")
+        typer.echo(f"wrote {html}", err=True)
+    if json_:
+        typer.echo(to_json(found), nl=False)
+    elif html is None:
+        out = console()
+        print_explanations(out, found, pairs)
+        if not found:
+            out.print("nothing found", style="dim")
 
 
 def _shown(session: Session, answer: Answer, settings: Settings, document: Document) -> list[Fragment]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weft.cli.answers import AlignmentOption, BetaQ, Exact, FilterOption, Settings, console, readable
+from weft.cli.answers import (
+    AlignmentOption,
+    BetaQ,
+    Exact,
+    FilterOption,
+    Html,
+    PairsListed,
+    Settings,
+    readable,
+    show_explanations,
+)
 from weft.cli.opening import IndexPath, Json, Model
 from weft.text_index import TextIndex
 
@@ -23,10 +32,8 @@ def explain(
     filter_: FilterOption = None,
     exact: Exact = False,
     beta_q: BetaQ = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of words to list in the terminal.")] = 12,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")
-    ] = None,
+    pairs: PairsListed = 12,
+    html: Html = None,
     json_: Json = False,
     model: Model = None,
 ) -> None:
@@ -34,21 +41,9 @@ def explain(
 
     Which words of QUERY met which words of a document, and what each pair added to its score.
     """
-    from weft.explain import to_html, to_json
-    from weft.explain.terminal import print_explanations
-
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, None)
     settings.check()
     with TextIndex.open(index, model=model) as opened:
         found = opened.explain(query, k, id=doc, alignment=alignment, filter=filter_, **settings.options)
-    if html is not None:
-        html.write_text(to_html(found), encoding="utf-8")
-        typer.echo(f"wrote {html}", err=True)
-    if json_:
-        typer.echo(to_json(found), nl=False)
-    elif html is None:
-        out = console()
-        print_explanations(out, found, pairs)
-        if not found:
-            out.print("nothing found", style="dim")
+    show_explanations(found, html, json_, pairs)

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.answers import Top, console, json_result, print_results, print_run, readable
+from weft.cli.answers import (
+    QueryFile,
+    Tag,
+    Top,
+    Trec,
+    Tsv,
+    check_one_format,
+    console,
+    json_result,
+    print_results,
+    print_run,
+    readable,
+)
 from weft.cli.opening import Json, stdin_of_texts
 from weft.errors import DataError, missing_extra
 
@@ -47,7 +59,7 @@ def train(
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
     wanted = read_recipe(recipe, changes or (), folders)
-    _begin("training", threads)
+    begin_torch("training", threads)
     from weft.generative import run
 
     embed = _embed(wanted.identifiers.embedding) if wanted.identifiers.method == "dsi" else None
@@ -73,7 +85,7 @@ def index(
 
     skipped: list[Skipped] = []
     found = find(paths, Selection(), skipped.append)
-    _begin("generative retrieval")
+    begin_torch("generative retrieval")
     from weft.generative.model import GenerativeModel
     from weft.generative.store import GenerativeIndex
 
@@ -97,13 +109,11 @@ def search(
     scoring: Annotated[
         str, typer.Option(help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).")
     ] = "log-odds",
-    queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
-    ] = None,
+    queries: QueryFile = None,
     json_: Json = False,
-    tsv: Annotated[bool, typer.Option("--tsv", help="Print query id, document id, rank, score.")] = False,
-    trec: Annotated[bool, typer.Option("--trec", help="Print a TREC run.")] = False,
-    tag: Annotated[str, typer.Option(help="The run's name, for --trec.")] = "weft",
+    tsv: Tsv = False,
+    trec: Trec = False,
+    tag: Tag = "weft",
     model: Annotated[
         str | None, typer.Option("--model", "-m", metavar="FOLDER", help="The model; by default the one of the index.")
     ] = None,
@@ -112,14 +122,13 @@ def search(
     """Search INDEX by decoding identifiers of documents; one query, or a file of them."""
     from weft.collections.queries import Query, read_query_file
 
-    if json_ + tsv + trec > 1:
-        raise DataError("--json, --tsv and --trec: choose one")
+    check_one_format(json_=json_, tsv=tsv, trec=trec)
     if (query is None) == (queries is None):
         raise DataError("give one query, or --queries FILE (- for stdin)")
     asked = [Query("1", readable(query, "query"))] if query is not None else []
     if queries is not None:
         asked = read_query_file(queries, sys.stdin)
-    _begin("generative retrieval", threads)
+    begin_torch("generative retrieval", threads)
     from weft.generative.retriever import Retriever
 
     with Retriever.open(index, model) as retriever:
@@ -141,7 +150,7 @@ def search(
                         out.print()
 
 
-def _begin(purpose: str, threads: int | None = None) -> None:
+def begin_torch(purpose: str, threads: int | None = None) -> None:
     """Import what is heavy, and keep it quiet."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:

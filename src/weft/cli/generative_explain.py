@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from weft.cli.answers import console, readable
-from weft.cli.generative import _begin
+from weft.cli.answers import Html, PairsListed, readable, show_explanations
+from weft.cli.generative import begin_torch
 from weft.cli.opening import Json
-from weft.errors import CheckpointError, DataError
+from weft.errors import DataError
 
 if TYPE_CHECKING:
     from weft.explain import Explanation, Reading
@@ -28,10 +27,8 @@ def explain(
         int | None,
         typer.Option(min=1, help="Tokens that a generative model is asked for; by default as many as in training."),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs of words to list in the terminal.")] = 12,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")
-    ] = None,
+    pairs: PairsListed = 12,
+    html: Html = None,
     json_: Json = False,
 ) -> None:
     """Show which words of QUERY a model aligns with which words of TEXT.
@@ -39,26 +36,16 @@ def explain(
     Of a generative model: the part of the logits that cross-attention adds, Σ S∘A over all heads, for the part of TEXT
     that it would say for QUERY.
     """
-    from weft.explain import to_html, to_json
-    from weft.explain.terminal import print_explanations
-
     query, text = readable(query, "query"), readable(sys.stdin.read() if document == "-" else document, "text")
-    _begin("explaining")
+    begin_torch("explaining")
     found = [_multivector(model, query, text) if _is_multivector(model) else _generative(model, query, text, tokens)]
-    if html is not None:
-        html.write_text(to_html(found), encoding="utf-8")
-        typer.echo(f"wrote {html}", err=True)
-    if json_:
-        typer.echo(to_json(found), nl=False)
-    elif html is None:
-        print_explanations(console(), found, pairs)
+    show_explanations(found, html, json_, pairs)
 
 
 def _is_multivector(folder: Path) -> bool:
-    path = folder / "weft_generative.json"
-    if not path.is_file():
-        raise CheckpointError(f"no generative model in {str(folder)!r}: it has no {path.name}")
-    return "alignment" in json.loads(path.read_text(encoding="utf-8"))
+    from weft.generative.model import read_settings
+
+    return "alignment" in read_settings(folder)
 
 
 def _generative(folder: Path, query: str, text: str, tokens: int | None) -> Explanation:

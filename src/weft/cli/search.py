@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,11 +15,16 @@ from weft.cli.answers import (
     Fusion,
     FusionOption,
     Hybrid,
+    QueryFile,
     Session,
     Settings,
+    Tag,
     Top,
+    Trec,
+    Tsv,
     as_json,
     begin,
+    check_one_format,
     console,
     print_answer,
     print_run,
@@ -49,13 +53,11 @@ def search(
     hybrid: Hybrid = False,
     fusion: FusionOption = Fusion.rrf,
     beta_q: BetaQ = None,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
-    ] = None,
+    queries: QueryFile = None,
     json_: Json = False,
-    tsv: Annotated[bool, typer.Option("--tsv", help="Print query id, document id, rank, score.")] = False,
-    trec: Annotated[bool, typer.Option("--trec", help="Print a TREC run.")] = False,
-    tag: Annotated[str, typer.Option(help="The run's name, for --trec.")] = "weft",
+    tsv: Tsv = False,
+    trec: Trec = False,
+    tag: Tag = "weft",
     model: Model = None,
 ) -> None:
     """Search INDEX, and show the words that counted.
@@ -64,8 +66,7 @@ def search(
     """
     from weft.collections.queries import Query, read_query_file
 
-    if json_ + tsv + trec > 1:
-        raise DataError("--json, --tsv and --trec: choose one")
+    check_one_format(json_=json_, tsv=tsv, trec=trec)
     if query is not None and queries is not None:
         raise DataError("a query and --queries: choose one")
     query = None if query is None else readable(query, "query")

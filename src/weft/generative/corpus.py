@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,20 +86,30 @@ def _held_out(query: str, share: float) -> bool:
     return int.from_bytes(hashlib.sha256(query.encode()).digest()[:8], "big") < share * 2**64
 
 
-def write_collection(corpus: Corpus, folder: Path) -> None:
-    """Write the documents and the held-out queries in BEIR's layout, for ``weft generative index`` and ``evaluate``."""
+def write_collection(corpus: Corpus, folder: Path, splits: Mapping[str, Sequence[Pair]] | None = None) -> None:
+    """Write the documents with splits of queries in BEIR's layout, for ``weft generative index`` and ``evaluate``.
+
+    Without `splits` the held-out queries are the only one, ``test``.
+    """
+    splits = {"test": corpus.heldout} if splits is None else splits
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     _write(
         folder / "corpus.jsonl",
         (json.dumps({"_id": d.id, "title": d.title, "text": d.text}, ensure_ascii=False) for d in corpus.documents),
     )
-    texts = {pair.query_id: pair.query for pair in corpus.heldout}
+    texts = {pair.query_id: pair.query for pairs in splits.values() for pair in pairs}
     _write(
         folder / "queries.jsonl",
         (json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in texts.items()),
     )
-    judgements = (f"{pair.query_id}\t{corpus.documents[pair.document].id}\t1" for pair in corpus.heldout)
-    _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *judgements])
+    for split, pairs in splits.items():
+        write_qrels(folder, split, [(pair.query_id, corpus.documents[pair.document].id, 1) for pair in pairs])
+
+
+def write_qrels(folder: Path, split: str, rows: Iterable[tuple[str, str, int]]) -> None:
+    """Write the judgements of a split, (query, document, grade), in BEIR's layout."""
+    judgements = (f"{query}\t{document}\t{grade}" for query, document, grade in rows)
+    _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judgements])
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

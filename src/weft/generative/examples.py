@@ -44,7 +44,7 @@ class Examples(Protocol):
         ...
 
 
-class _Texts:
+class Texts:
     """A corpus as token ids; queries are cut to `query_length` and end with `EOS`."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, settings: ExampleSettings, query_length: int) -> None:
@@ -68,7 +68,7 @@ class _Texts:
         return tokens[begin : begin + length]
 
 
-class SpanExamples(_Texts):
+class SpanExamples(Texts):
     """SEAL: query → span of its passage, where it answers; part of a passage (or its title) → another span of it."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, settings: ExampleSettings, query_length: int = 64) -> None:
@@ -93,7 +93,7 @@ class SpanExamples(_Texts):
         return Example([*self.part(number, self.settings.document_length, random), EOS], target)
 
 
-class IdentifierExamples(_Texts):
+class IdentifierExamples(Texts):
     """DSI and GENRE: query → its document's identifier; part of a document → its identifier."""
 
     def __init__(

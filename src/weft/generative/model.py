@@ -187,12 +187,7 @@ class GenerativeModel(nn.Module):
     def load(cls, folder: str | Path) -> GenerativeModel:
         """Open a folder written by `save`."""
         folder = Path(folder)
-        try:
-            settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"no generative model in {str(folder)!r}: it has no {SETTINGS}") from None
-        except ValueError as error:
-            raise CheckpointError(f"{str(folder / SETTINGS)!r} is not JSON: {error}") from None
+        settings = read_settings(folder)
         t5, tokenizer = load_t5(folder), load_tokenizer(folder)
         shape = settings.pop("pawa", None)
         frozen = settings.pop("frozen_table", None)
@@ -209,6 +204,17 @@ class GenerativeModel(nn.Module):
         made = cls(t5, tokenizer, table=table, frozen_table=frozen, pawa=pawa, settings=settings).eval()
         made.token_of = token_of
         return made
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what a model's folder says of it beside its weights: method, lengths, and what else was kept."""
+    try:
+        found: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"no generative model in {str(folder)!r}: it has no {SETTINGS}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{str(folder / SETTINGS)!r} is not JSON: {error}") from None
+    return found
 
 
 def padded(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from weft.alignment.base import Pairs
 from weft.alignment.scoring import evaluate
 from weft.errors import CheckpointError
 from weft.generative.corpus import Corpus
-from weft.generative.examples import EOS, Example, _Texts
+from weft.generative.examples import EOS, Example, Texts
 from weft.generative.methods import Task, base_model
 from weft.generative.model import GenerativeModel
 from weft.generative.recipes import Recipe
@@ -106,7 +106,7 @@ class MultiVectorModel(GenerativeModel):
         return made
 
 
-class DocumentExamples(_Texts):
+class DocumentExamples(Texts):
     """Query → its document, cut to `length` tokens; part of a document → that document."""
 
     def __init__(self, corpus: Corpus, tokenizer: Any, recipe: Recipe, length: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import invalid
-from weft.training.tables import RecipeError, at_least, list_of, read_tables, reject_unknown, settings
+from weft.training.tables import RecipeError, at_least, list_of, positive, read_tables, reject_unknown, settings
 
 METHODS = ("seal", "dsi", "genre")
 OWNER = "the recipe"
@@ -107,8 +107,7 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.documents <= 1:
             raise invalid("examples.documents", OWNER, "a share, between 0 and 1", self.documents)
-        if not self.temperature > 0:
-            raise invalid("examples.temperature", OWNER, "greater than 0", self.temperature)
+        positive("examples.temperature", self.temperature)
         for key in ("span", "spans_a_pair", "document_length"):
             at_least(1, f"examples.{key}", getattr(self, key))
 
@@ -141,10 +140,8 @@ class TrainingSettings:
             raise RecipeError("training needs steps or epochs, above 0, and not both")
         if self.scheduler not in ("constant", "linear"):
             raise invalid("training.scheduler", OWNER, "'constant' or 'linear'", self.scheduler)
-        if not self.learning_rate > 0:
-            raise invalid("training.learning_rate", OWNER, "greater than 0", self.learning_rate)
-        if not self.embedding_rate > 0:
-            raise invalid("training.embedding_rate", OWNER, "greater than 0", self.embedding_rate)
+        positive("training.learning_rate", self.learning_rate)
+        positive("training.embedding_rate", self.embedding_rate)
         for key in ("clip", "weight_decay", "warmup"):
             if getattr(self, key) < 0:
                 raise invalid(f"training.{key}", OWNER, "at least 0", getattr(self, key))

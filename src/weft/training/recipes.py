@@ -20,7 +20,7 @@ from typing import Any
 from weft.alignment import Alignment, Gate
 from weft.errors import invalid
 from weft.training.data import Source
-from weft.training.tables import RecipeError, at_least, list_of, read_tables, reject_unknown, settings
+from weft.training.tables import RecipeError, at_least, list_of, positive, read_tables, reject_unknown, settings
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ class LossSettings:
         Alignment.parse(self.alignment)
         Alignment.parse(self.teacher_alignment)
         for key in ("scale", "teacher_scale"):
-            if not getattr(self, key) > 0:
-                raise invalid(f"loss.{key}", "the recipe", "greater than 0", getattr(self, key))
+            positive(f"loss.{key}", getattr(self, key))
         if not 0 <= self.distillation <= 1:
             raise invalid("loss.distillation", "the recipe", "between 0 and 1", self.distillation)
         if self.teacher and not self.distillation:
@@ -121,8 +120,7 @@ class TrainingSettings:
             raise invalid("training.precision", "the recipe", "'fp32', 'bf16' or 'fp16'", self.precision)
         if not 0 <= self.warmup < 1:
             raise invalid("training.warmup", "the recipe", "a share of the steps, at least 0 and below 1", self.warmup)
-        if not self.learning_rate > 0:
-            raise invalid("training.learning_rate", "the recipe", "greater than 0", self.learning_rate)
+        positive("training.learning_rate", self.learning_rate)
         for key in ("steps", "save_every", "log_every", "gradient_accumulation"):
             at_least(1, f"training.{key}", getattr(self, key))
         at_least(2, "training.batch_size", self.batch_size)

@@ -68,6 +68,12 @@ def at_least(least: int, name: str, value: int) -> None:
         raise invalid(name, "the recipe", f"at least {least}", value)
 
 
+def positive(name: str, value: float) -> None:
+    """Refuse a number that is not above 0."""
+    if not value > 0:
+        raise invalid(name, "the recipe", "greater than 0", value)
+
+
 def _settings(table: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
     reject_unknown(table, kind, where)
     hints = get_type_hints(kind)
