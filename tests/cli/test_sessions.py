@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,16 @@ def finish(child):
     return said
 
 
+def reads(child):
+    """Wait until `child` is inside a read of its terminal.
+
+    Python looks for signals before it calls read: one that comes between the two is seen only after the next line.
+    """
+    calls = Path(f"/proc/{child.pid}/syscall")
+    while calls.read_text().split()[:2] not in (["0", "0x0"], ["63", "0x0"]):  # read(0, …) on x86-64 and on ARM
+        assert child.isalive()
+
+
 def test_index_shows_a_bar_and_a_summary(notes, model, terminal):
     child = terminal("index", "notes", "-o", "n.weft", "--model", model)
     child.expect("indexing: ")
@@ -38,6 +49,7 @@ def test_ctrl_c_and_again(model, terminal, run, tmp_path, monkeypatch):
     for n in range(40):
         child.sendline(f"fox {n}")
     child.expect("32 passages")  # the first batch is committed, and the next waits for more lines
+    reads(child)
     child.sendintr()
     child.expect(r"weft: interrupted: n\.weft is sound and holds 32 passages; the same command goes on from there\r\n")
     finish(child)
