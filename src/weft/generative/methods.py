@@ -20,6 +20,7 @@ from weft.generative.model import GenerativeModel
 from weft.generative.nonparametric import cluster_table
 from weft.generative.pawa import Pawa
 from weft.generative.recipes import IdentifierSettings, Recipe
+from weft.generative.start import start_from_corpus
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 """Texts → one vector each: what DSI's identifiers are clustered by."""
@@ -56,9 +57,14 @@ def base_model(recipe: Recipe, corpus: Corpus) -> GenerativeModel:
         t5 = load_t5(settings.base)
         _set_dropout(t5, settings.dropout)
         return GenerativeModel(t5, load_tokenizer(settings.base))
-    texts = [document.full_text for document in corpus.documents] + [pair.query for pair in corpus.pairs]
-    tokenizer = train_tokenizer(texts, settings.vocabulary, kind=settings.tokenizer, lowercase=settings.lowercase)
+    texts = [document.full_text for document in corpus.documents]
+    asked = [pair.query for pair in corpus.pairs]
+    tokenizer = train_tokenizer(
+        [*texts, *asked], settings.vocabulary, kind=settings.tokenizer, lowercase=settings.lowercase
+    )
     t5 = new_t5(len(tokenizer), settings.size, dropout=settings.dropout, seed=recipe.training.seed)
+    if settings.start == "corpus":
+        start_from_corpus(t5, tokenizer(texts, add_special_tokens=False)["input_ids"], recipe.training.seed)
     return GenerativeModel(t5, tokenizer)
 
 

@@ -34,6 +34,9 @@ class ModelSettings:
     """From scratch: ``"tiny"`` (128 × 2 layers) or ``"mini"`` (256 × 4)."""
     vocabulary: int = 8000
     """From scratch: tokens of the tokenizer, which is trained on the corpus and the training queries."""
+    start: str = "corpus"
+    """From scratch: ``"corpus"`` sets embeddings and cross-attention by which tokens share documents
+    (`weft.generative.start`), ``"random"`` leaves T5's own."""
     tokenizer: str = "bpe"
     lowercase: bool = True
     query_length: int = 64
@@ -42,6 +45,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.tokenizer not in ("bpe", "unigram"):
             raise invalid("model.tokenizer", OWNER, "'bpe' or 'unigram'", self.tokenizer)
+        if self.start not in ("corpus", "random"):
+            raise invalid("model.start", OWNER, "'corpus' or 'random'", self.start)
         if not 0 <= self.dropout < 1:
             raise invalid("model.dropout", OWNER, "at least 0 and below 1", self.dropout)
         at_least(16, "model.vocabulary", self.vocabulary)
