@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
+#include <vector>
 
 namespace weft {
 
@@ -58,6 +60,16 @@ struct Range {
     int64_t low, high;
 };
 
+// Many states side by side.
+struct States {
+    const int64_t* low;
+    const int64_t* high;
+    const int32_t* depth;
+    int64_t count;
+
+    Range range(int64_t i) const { return {low[i], high[i]}; }
+};
+
 struct Continuations {
     Buffer<int32_t> tokens;  // of each state, ascending
     Buffer<int32_t> counts;
@@ -94,17 +106,19 @@ public:
 
     // The range of the n-gram one token longer; empty where it does not occur.
     Range extend(Range range, int64_t depth, int32_t token) const {
-        const bool known = 0 <= token && token < alphabet_.vocabulary;
-        const int64_t symbol = known ? alphabet_.symbols[token] : 0;
+        const uint32_t symbol = symbol_of(token);
         if (symbol == 0 || range.low >= range.high) return {0, 0};
         if (depth == 0) return {alphabet_.first[symbol], alphabet_.first[symbol + 1]};
-        return narrow(range, depth, static_cast<uint32_t>(symbol));
+        return narrow(range, depth, symbol);
     }
-    virtual void continuations(Range range, int64_t depth, Continuations& out) const = 0;
+    // The same for many: token i after the n-gram of state beams[i] (null: of state i).
+    virtual void extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count, Range* out) const;
+    // The tokens that follow each state's n-gram; those of state i are offsets[i] to offsets[i + 1] of `out`.
+    virtual void continuations(const States& states, Continuations& out, int64_t* offsets) const = 0;
     // Where the n-gram begins in the text, for the range's row; -1 where the arrays make no sense.
     virtual int64_t position(int64_t row, int64_t depth) const = 0;
-    // A document's tokens, -1 where one broke the text; `out` has room for them.
-    virtual void read(int64_t document, int32_t* out) const = 0;
+    // The tokens of documents, end to end, -1 where one broke the text; `out` has room for them.
+    virtual void read(const int64_t* documents, int64_t count, int32_t* out) const = 0;
 
     // starts[d] is where document d begins in the text; (documents + 1), the last being the text's length.
     const int64_t* starts() const { return starts_; }
@@ -115,6 +129,10 @@ public:
 protected:
     virtual Range narrow(Range range, int64_t depth, uint32_t symbol) const = 0;
 
+    uint32_t symbol_of(int32_t token) const {
+        const bool known = 0 <= token && token < alphabet_.vocabulary;
+        return known ? static_cast<uint32_t>(alphabet_.symbols[token]) : 0u;
+    }
     int32_t token_of(uint32_t symbol) const {
         return symbol - 1u < static_cast<uint64_t>(alphabet_.size) ? alphabet_.tokens[symbol - 1u] : -1;
     }
@@ -157,14 +175,15 @@ public:
                const uint32_t* suffixes)
         : TokenText(rows, alphabet, heads, documents, starts), text_(text), suffixes_(suffixes) {}
 
-    void continuations(Range range, int64_t depth, Continuations& out) const override;
+    void continuations(const States& states, Continuations& out, int64_t* offsets) const override;
     int64_t position(int64_t row, int64_t depth) const override;
-    void read(int64_t document, int32_t* out) const override;
+    void read(const int64_t* documents, int64_t count, int32_t* out) const override;
 
 protected:
     Range narrow(Range range, int64_t depth, uint32_t symbol) const override;
 
 private:
+    void continuations(Range range, int64_t depth, Continuations& out) const;
     // The symbol that follows the row's n-gram.
     uint32_t next(int64_t row, int64_t depth) const {
         const uint64_t at = uint64_t{suffixes_[row]} + static_cast<uint64_t>(depth);
@@ -212,7 +231,10 @@ struct Samples {
     const uint32_t* rows;    // (documents): the row of the separator before each document
 };
 
-template <class Symbol>
+// One rank waits for memory, and the next level's rank for it: everything here takes many ranges, documents or rows side by
+// side through one level after the other, so that they wait together.
+// `Popcnt`: for machines that count bits in one instruction (token_text_fm_popcnt.cpp).
+template <class Symbol, bool Popcnt>
 class FmText final : public TokenText {
 public:
     FmText(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts, Wavelet wavelet,
@@ -222,24 +244,41 @@ public:
           samples_(samples),
           stride_(bit_lines(rows) * kLineWords) {}
 
-    void continuations(Range range, int64_t depth, Continuations& out) const override;
+    void extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count, Range* out) const override;
+    void continuations(const States& states, Continuations& out, int64_t* offsets) const override;
     int64_t position(int64_t row, int64_t depth) const override;
-    void read(int64_t document, int32_t* out) const override;
+    void read(const int64_t* documents, int64_t count, int32_t* out) const override;
 
 protected:
     Range narrow(Range range, int64_t depth, uint32_t symbol) const override;
 
 private:
-    struct Step {
-        uint32_t symbol;
-        int64_t row;
+    // Rows of the wavelet matrix' current level, whose symbols begin with the bits of `prefix`.
+    struct Node {
+        uint32_t low, high, prefix;
+        int32_t state;
     };
-    Step step(int64_t row) const;
-    void walk(int64_t level, int64_t low, int64_t high, uint32_t prefix, Continuations& out) const;
+    struct Step {
+        int64_t row, at;
+        uint32_t symbol;
+    };
+    // Narrows each node to its symbol (in `prefix`).
+    void descend(Node* nodes, int64_t count) const;
+    // Replaces nodes by those of all symbols that occur in them, ascending.
+    void spread(std::vector<Node>& nodes) const;
+    // The LF-step of each row: the symbol after its n-gram, and the row of the text one symbol on.
+    void step(Step* steps, int64_t count) const;
+    Range leaf(const Node& node) const;
+    const uint64_t* lines(int64_t level) const { return wavelet_.lines + level * stride_; }
 
     const Wavelet wavelet_;
     const Samples samples_;
     const int64_t stride_;
 };
+
+// The form for this machine.
+template <class Symbol>
+std::unique_ptr<TokenText> make_fm(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts,
+                                   Wavelet wavelet, Samples samples);
 
 }  // namespace weft

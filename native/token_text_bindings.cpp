@@ -24,6 +24,7 @@ template <class T>
 using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
+constexpr int64_t kReadTogether = 64;  // documents
 
 void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);
@@ -147,12 +148,8 @@ public:
         const weft::Samples samples{rate, arrays.marks.data(), length(arrays.values), arrays.values.data(), origin, arrays.rows.data()};
         TokenText made(shared);
         made.fm_ = arrays;
-        if (wide)
-            made.text_ = std::make_unique<weft::FmText<uint32_t>>(rows, shared.alphabet(), shared.heads(), documents,
-                                                                  shared.starts.data(), wavelet, samples);
-        else
-            made.text_ = std::make_unique<weft::FmText<uint16_t>>(rows, shared.alphabet(), shared.heads(), documents,
-                                                                  shared.starts.data(), wavelet, samples);
+        const auto make = wide ? &weft::make_fm<uint32_t> : &weft::make_fm<uint16_t>;
+        made.text_ = make(rows, shared.alphabet(), shared.heads(), documents, shared.starts.data(), wavelet, samples);
         return made;
     }
 
@@ -167,12 +164,13 @@ public:
         std::vector<int32_t> depths(static_cast<size_t>(count));
         {
             const nb::gil_scoped_release release;
-            for (int64_t i = 0; i < count; ++i) {
-                const int64_t b = beams ? beams->data()[i] : i;
-                const weft::Range made = text_->extend({low.data()[b], high.data()[b]}, depth.data()[b], tokens.data()[i]);
-                lows[static_cast<size_t>(i)] = made.low;
-                highs[static_cast<size_t>(i)] = made.high;
-                depths[static_cast<size_t>(i)] = depth.data()[b] + 1;
+            const int64_t* of = beams ? beams->data() : nullptr;
+            std::vector<weft::Range> made(static_cast<size_t>(count));
+            text_->extend({low.data(), high.data(), depth.data(), states}, of, tokens.data(), count, made.data());
+            for (size_t i = 0; i < made.size(); ++i) {
+                lows[i] = made[i].low;
+                highs[i] = made[i].high;
+                depths[i] = depth.data()[of == nullptr ? static_cast<int64_t>(i) : of[i]] + 1;
             }
         }
         return nb::make_tuple(to_numpy(std::move(lows)), to_numpy(std::move(highs)), to_numpy(std::move(depths)));
@@ -185,10 +183,7 @@ public:
         weft::Continuations out{{}, {}, counted};
         {
             const nb::gil_scoped_release release;
-            for (int64_t i = 0; i < count; ++i) {
-                text_->continuations({low.data()[i], high.data()[i]}, depth.data()[i], out);
-                offsets[static_cast<size_t>(i) + 1] = out.tokens.size();
-            }
+            text_->continuations({low.data(), high.data(), depth.data(), count}, out, offsets.data());
         }
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(out.tokens), to_numpy(out.counts));
     }
@@ -259,11 +254,8 @@ public:
         weft::Buffer<int32_t> tokens;
         {
             const nb::gil_scoped_release release;
-            for (int64_t i = 0; i < count; ++i) {
-                const int64_t size = text_->length(documents.data()[i]);
-                text_->read(documents.data()[i], tokens.reserve(size));
-                tokens.commit(size);
-            }
+            text_->read(documents.data(), count, tokens.reserve(offsets.back()));
+            tokens.commit(offsets.back());
         }
         return nb::make_tuple(to_numpy(std::move(offsets)), to_numpy(tokens));
     }
@@ -294,13 +286,21 @@ public:
             weft::SealScorer scorer({keys, key_offsets.data(), key_tokens.data(), key_weights.data()}, {vocabulary, unigrams.data()},
                                     beta);
             std::vector<int32_t> tokens;
+            const int32_t* next = nullptr;
             for (int64_t i = 0; i < count; ++i) {
+                if (i % kReadTogether == 0) {
+                    const int64_t some = std::min(count - i, kReadTogether);
+                    int64_t all = 0;
+                    for (int64_t d = i; d < i + some; ++d) all += text_->length(documents.data()[d]);
+                    tokens.resize(static_cast<size_t>(all));
+                    text_->read(documents.data() + i, some, tokens.data());
+                    // A damaged alphabet must not lead beyond the vocabulary.
+                    for (int32_t& token : tokens) token = token < vocabulary ? token : -1;
+                    next = tokens.data();
+                }
                 const int64_t size = text_->length(documents.data()[i]);
-                tokens.resize(static_cast<size_t>(size));
-                text_->read(documents.data()[i], tokens.data());
-                // A damaged alphabet must not lead beyond the vocabulary.
-                for (int32_t& token : tokens) token = token < vocabulary ? token : -1;
-                const weft::SealScore scored = scorer(tokens.data(), size);
+                const weft::SealScore scored = scorer(next, size);
+                next += size;
                 scores[static_cast<size_t>(i)] = scored.score;
                 for (const weft::SealHit& hit : scored.hits) {
                     key.push(hit.key);

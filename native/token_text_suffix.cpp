@@ -9,6 +9,13 @@ int64_t TokenText::document_of(int64_t position) const {
     return std::clamp<int64_t>(std::upper_bound(starts_, end, position) - starts_ - 1, 0, std::max<int64_t>(documents_ - 1, 0));
 }
 
+void TokenText::extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count, Range* out) const {
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t state = beams == nullptr ? i : beams[i];
+        out[i] = extend(states.range(state), states.depth[state], tokens[i]);
+    }
+}
+
 int64_t TokenText::head(Range range, int64_t depth) const {
     if (depth >= heads_.depths) return -1;
     const uint32_t *begin = heads_.lows + heads_.first[depth], *end = heads_.lows + heads_.first[depth + 1];
@@ -62,6 +69,15 @@ Range SuffixText<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) co
 }
 
 template <class Symbol>
+void SuffixText<Symbol>::continuations(const States& states, Continuations& out, int64_t* offsets) const {
+    offsets[0] = 0;
+    for (int64_t i = 0; i < states.count; ++i) {
+        continuations(states.range(i), states.depth[i], out);
+        offsets[i + 1] = out.tokens.size();
+    }
+}
+
+template <class Symbol>
 void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations& out) const {
     if (range.low >= range.high) return;
     const int64_t known = head(range, depth);
@@ -107,9 +123,12 @@ int64_t SuffixText<Symbol>::position(int64_t row, int64_t) const {
 }
 
 template <class Symbol>
-void SuffixText<Symbol>::read(int64_t document, int32_t* out) const {
-    const Symbol* text = text_ + starts_[document];
-    for (int64_t i = 0; i < length(document); ++i) out[i] = token_of(text[i]);
+void SuffixText<Symbol>::read(const int64_t* documents, int64_t count, int32_t* out) const {
+    for (int64_t d = 0; d < count; ++d) {
+        const Symbol* text = text_ + starts_[documents[d]];
+        const int64_t size = length(documents[d]);
+        for (int64_t i = 0; i < size; ++i) *out++ = token_of(text[i]);
+    }
 }
 
 template class SuffixText<uint16_t>;
