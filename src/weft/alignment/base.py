@@ -86,6 +86,10 @@ class Alignment(Spec, ABC, family="alignment"):
     def pairwise(self, pairs: Pairs) -> Array:
         """Return Ã, shape (B, N, n, m), zero wherever `pairs.valid` is False."""
 
+    def contributions(self, pairs: Pairs) -> Array | None:  # noqa: ARG002
+        """Return Σ_j S∘Ã of each query token, (B, N, n), where it is known without Ã; None where it is not."""
+        return None
+
     def solve(self, pairs: Pairs) -> tuple[Array, Array]:
         """Return the similarities that count and Ã. Only imputation changes the similarities."""
         return pairs.S, self.pairwise(pairs)

@@ -87,6 +87,15 @@ class SumOfMax(Alignment):
     def pairwise(self, pairs: Pairs) -> Array:
         return pairs.indicator(top_mask(pairs.S, 1, pairs.valid))
 
+    def contributions(self, pairs: Pairs) -> Array | None:
+        xp = pairs.xp
+        if 0 in pairs.S.shape:
+            return None
+        least = xp.asarray(-xp.inf, dtype=pairs.S.dtype, device=device_of(pairs.S))
+        best = xp.max(xp.where(pairs.document_mask[None, :, None, :], pairs.S, least), axis=-1)
+        some = pairs.query_mask[:, None, :] & (best > least)
+        return xp.where(some, best, xp.zeros_like(best))
+
 
 @dataclass(frozen=True)
 class TopK(Alignment):

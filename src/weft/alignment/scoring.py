@@ -64,6 +64,31 @@ def evaluate(
     return Aligned(S, A, alignment.normaliser(A, pairs))
 
 
+def relevance(
+    pairs: Pairs,
+    alignment: Alignment | str,
+    query_salience: Array | None = None,
+    document_salience: Array | None = None,
+) -> Array:
+    """Return `evaluate(…).score`, without the matrices of all pairs where the alignment knows a shorter way.
+
+    For training, where the matrices of a batch are most of the work. The gradient is the same but for equals: it goes
+    to the first of them in `evaluate`, to all of them here.
+    """
+    alignment = Alignment.parse(alignment)
+    found = alignment.contributions(pairs) if document_salience is None and alignment.divides_by != "sum" else None
+    if found is None:
+        return evaluate(pairs, alignment, query_salience, document_salience).score
+    xp = pairs.xp
+    if query_salience is not None:
+        found = found * xp.where(pairs.query_mask, query_salience, xp.zeros_like(query_salience))[:, None, :]
+    total = xp.sum(found, axis=-1)
+    if alignment.divides_by == "query":
+        n = xp.sum(pairs.indicator(pairs.query_mask), axis=-1)[:, None]
+        total = total / xp.where(n > 0, n, xp.ones_like(n))
+    return total
+
+
 def score(
     Q: Any,
     D: Any,

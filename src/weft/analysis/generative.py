@@ -220,7 +220,7 @@ class Workshop:
             tables[table] = {**tables[table], name: value}
         tables["training"] = {**tables["training"], "seed": seed, "output": ""}
         tables["data"] = [asdict(DataSettings(str(self.folder)))]
-        named = f"{kind.key}-{seed}-{digest([tables['data'], kind.alignment, _without(tables, 'data')])}"
+        named = f"{kind.key}-{seed}-{digest([tables['data'], self._form(kind) or '', _without(tables, 'data')])}"
         output = self.lab.options.work / "generative" / named
         done = output / "done"
         if not done.exists():
@@ -232,12 +232,18 @@ class Workshop:
             done.touch()
         return output / "model"
 
+    def _form(self, kind: Kind) -> list[Any]:
+        """What a multi-vector model has beside the recipe: its alignment, and tokens of a document at the most."""
+        options = self.lab.options
+        return [kind.alignment, 64 if options.quick else options.length] if kind.alignment else []
+
     def _options(self, kind: Kind) -> dict[str, Any]:
         if not kind.alignment:
             return {}
         from weft.generative.multivector import prepare_multivector
 
-        return {"prepare": prepare_multivector(kind.alignment, length=64 if self.lab.options.quick else 256)}
+        alignment, length = self._form(kind)
+        return {"prepare": prepare_multivector(alignment, length=length)}
 
 
 def over_seeds(per_seed: Sequence[NDArray[np.floating[Any]]]) -> Interval:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from weft.alignment import Alignment
 from weft.alignment.base import Pairs
-from weft.alignment.scoring import evaluate
+from weft.alignment.scoring import relevance
 from weft.errors import CheckpointError
 from weft.generative.corpus import Corpus
 from weft.generative.examples import EOS, Example, Texts
@@ -72,8 +72,8 @@ class MultiVectorModel(GenerativeModel):
     def scores(self, query: tuple[Tensor, Tensor], document: tuple[Tensor, Tensor]) -> Tensor:
         """Return rel of every query with every document, (B, N), differentiable; both as `vectors` returns them."""
         (Q, query_mask), (D, document_mask) = query, document
-        pairs = Pairs(Q[:, None] @ D.transpose(1, 2)[None], query_mask, document_mask)
-        found: Tensor = evaluate(pairs, self.alignment).score
+        S = torch.einsum("bnd,Nmd->bnNm", Q, D).transpose(1, 2)  # one product of all tokens with all
+        found: Tensor = relevance(Pairs(S, query_mask, document_mask), self.alignment)
         if self.alignment.divides_by == "sum":
             found = found * query_mask.sum(1, keepdim=True)
         return found

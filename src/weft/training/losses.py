@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from weft.alignment import Alignment
 from weft.alignment.base import Pairs
-from weft.alignment.scoring import evaluate
+from weft.alignment.scoring import relevance
 from weft.encoders.salience import SALIENCE, Salience
 from weft.errors import invalid
 
@@ -210,7 +210,7 @@ def score_batch(queries: Tokens, documents: Tokens, alignment: Alignment | str) 
     flat = queries.values.float().reshape(B * n, -1) @ documents.values.float().reshape(N * m, -1).T
     S = flat.reshape(B, n, N, m).permute(0, 2, 1, 3)
     pairs = Pairs(S, queries.mask, documents.mask, queries.ids, documents.ids)
-    scores: Tensor = evaluate(pairs, alignment, queries.salience, documents.salience).score
+    scores: Tensor = relevance(pairs, alignment, queries.salience, documents.salience)
     return scores
 
 
