@@ -17,6 +17,8 @@ from weft.analysis.generative import PER_SEED, Q_TO_D, SEAL, Kind, Trained, Work
 from weft.analysis.lab import Lab
 from weft.analysis.plots import bars, drawing
 from weft.evaluation.measures import evaluate
+from weft.evaluation.pools import Encoded
+from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
 from weft.types import Document
 
@@ -127,7 +129,7 @@ def _exhaustive(shop: Workshop, model: Trained) -> dict[str, dict[str, float]]:
     names = list(shop.pool.documents)
     run = {}
     for query, text in shop.pool.queries.items():
-        scores = reader.scores(text, names)
+        scores = score_all(Encoded(reader.query(text), reader.documents), reader.model.alignment)[0]
         best = np.argsort(-scores, kind="stable")[:TOP]
         run[query] = {names[i]: float(scores[i]) for i in best}
     return run
