@@ -4,7 +4,7 @@ import importlib.util
 
 NEED_TORCH = (
     "beam", "checkpoints", "methods", "model", "multivector", "nonparametric", "pawa", "relevance", "reranking",
-    "retriever", "run",
+    "retriever", "run", "start",
 )  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""
 

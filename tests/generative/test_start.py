@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("sklearn")
+pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
+pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("sklearn", reason="needs the generative extra: pip install 'weft[generative]'")
 
 import torch
 
