@@ -63,9 +63,11 @@ def block(results: Mapping[str, Any]) -> list[str]:
 
 def _made_of(config: Mapping[str, Any]) -> str:
     models = ", ".join(f"{model['name']} ({model['fingerprint'][:8]})" for model in config["models"])
+    models = models or "models trained for it"
     pools = config["collections"]
     documents, queries = (sum(pool[key] for pool in pools) for key in ("documents", "queries"))
-    of = f"{len(pools)} collections, {documents:,} documents and {queries:,} queries in all"
+    collections = "1 collection" if len(pools) == 1 else f"{len(pools)} collections"
+    of = f"{collections}, {documents:,} documents and {queries:,} queries in all"
     return f"*Run:* {of}, seed {config['seed']}; {models}; {config['seconds']:,.0f} seconds."
 
 
