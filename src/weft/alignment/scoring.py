@@ -57,11 +57,9 @@ def evaluate(
     S = as_float(pairs.S)
     pairs = replace(pairs, S=xp.where(pairs.valid, S, xp.zeros_like(S)))
     S, A = alignment.solve(pairs)
-    if query_salience is not None:
-        A = A * xp.where(pairs.query_mask, query_salience, xp.zeros_like(query_salience))[:, None, :, None]
     if document_salience is not None:
         A = A * xp.where(pairs.document_mask, document_salience, xp.zeros_like(document_salience))[None, :, None, :]
-    return Aligned(S, A, alignment.normaliser(A, pairs))
+    return _with_query_salience(S, A, alignment, pairs, query_salience)
 
 
 def relevance(
@@ -79,14 +77,15 @@ def relevance(
     found = alignment.contributions(pairs) if document_salience is None and alignment.divides_by != "sum" else None
     if found is None:
         return evaluate(pairs, alignment, query_salience, document_salience).score
-    xp = pairs.xp
-    if query_salience is not None:
-        found = found * xp.where(pairs.query_mask, query_salience, xp.zeros_like(query_salience))[:, None, :]
-    total = xp.sum(found, axis=-1)
-    if alignment.divides_by == "query":
-        n = xp.sum(pairs.indicator(pairs.query_mask), axis=-1)[:, None]
-        total = total / xp.where(n > 0, n, xp.ones_like(n))
-    return total
+    S = found[..., None]  # as if each query token had one partner, of weight 1
+    return _with_query_salience(S, pairs.xp.ones_like(S), alignment, pairs, query_salience).score
+
+
+def _with_query_salience(S: Array, A: Array, alignment: Alignment, pairs: Pairs, salience: Array | None) -> Aligned:
+    if salience is not None:
+        xp = pairs.xp
+        A = A * xp.where(pairs.query_mask, salience, xp.zeros_like(salience))[:, None, :, None]
+    return Aligned(S, A, alignment.normaliser(A, pairs))
 
 
 def score(
