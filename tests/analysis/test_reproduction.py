@@ -31,7 +31,7 @@ def test_a_run_is_written_between_its_marks(lab, tmp_path, tool):
     assert "old" not in filled
     assert filled.startswith("Before.\n<!-- imputation:begin -->\n")
     assert filled.endswith("<!-- imputation:end -->\nAfter.\n")
-    assert "*Run:* 1 collections, 40 documents and 20 queries" in filled
+    assert "*Run:* 1 collection, 40 documents and 20 queries" in filled
     # The table as the run itself wrote it.
     table = (report.parent / "imputation.md").read_text(encoding="utf-8").split("\n\n")[1]
     assert table in filled
