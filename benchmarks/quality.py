@@ -95,16 +95,20 @@ class Heads:
     """A projection and, perhaps, salience heads trained on a frozen base."""
 
     def __init__(self, folder: str) -> None:
+        import torch
+
         from weft.encoders.importers import import_checkpoint
 
         self.W: np.ndarray | None = None
-        self.whole_text = False
+        self.b: np.ndarray | float = 0.0
+        self.of_texts: Callable[[np.ndarray], np.ndarray] | None = None
         self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
         for module in import_checkpoint(Path(folder), folder)[0]:
             if type(module).__name__ == "Dense":
                 self.W = module.linear.weight.detach().numpy()
-            elif type(module).__name__ == "WholeText":
-                self.whole_text = True
+            elif type(module).__name__ == "WholeTextProjection":
+                self.W, self.b = module.token.weight.detach().numpy(), module.token.bias.detach().numpy()
+                self.of_texts = lambda means, m=module: m.of_texts(torch.from_numpy(means)).detach().numpy()
             elif type(module).__name__ == "Salience":
                 for task in ("query", "document"):
                     head = getattr(module, task)
@@ -113,13 +117,15 @@ class Heads:
     def of(self, hidden: TokenVectors, task: str) -> TokenVectors:
         assert self.W is not None
         x = hidden.values.astype(np.float32)
-        if self.whole_text:
-            x[hidden.offsets[:-1]] = means(hidden)
         salience = None
         if task in self.heads:
             w, b, _ = self.heads[task]
             salience = np.maximum(x @ w + b, 0)  # before the gate: here saliences only rank tokens
-        return TokenVectors(unit(x @ self.W.T), hidden.offsets, salience=salience)
+        vectors = x @ self.W.T + self.b
+        if self.of_texts is not None:
+            whole = self.of_texts(means(hidden))
+            vectors[hidden.offsets[1:] - 1], vectors[hidden.offsets[:-1]] = whole[:, 1], whole[:, 0]
+        return TokenVectors(unit(vectors), hidden.offsets, salience=salience)
 
 
 def unit(values: np.ndarray) -> np.ndarray:

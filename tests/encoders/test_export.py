@@ -28,14 +28,18 @@ KINDS = {  # an export takes seconds: BERT is exported by the fixture `both`
 
 
 def whole_text(folder):
-    """A BERT whose first vector is that of the whole text."""
+    """A BERT whose first and last vectors are those of the whole text."""
     from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense
 
-    from weft.encoders.whole_text import WholeText
+    from weft.encoders.whole_text import WholeTextProjection
 
     checkpoints.sentence_transformers_6(folder / "plain")
     model = MultiVectorEncoder(str(folder / "plain"), device="cpu")
-    modules = [model[0], WholeText(), *list(model)[1:]]
+    torch.manual_seed(5)
+    projection = WholeTextProjection(checkpoints.HIDDEN, checkpoints.DIM)
+    modules = [projection if isinstance(module, Dense) else module for module in model]
+    assert projection in modules
     MultiVectorEncoder(modules=modules, prompts=dict(model.prompts), device="cpu").save_pretrained(str(folder))
 
 

@@ -97,11 +97,17 @@ def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
 
 
 def test_goes_on_from_a_checkpoint_with_new_heads(recipe):
-    first = train(recipe("first", training={"steps": 2}), progress=False)
-    gates = {"base": str(first), "query_gate": "relu", "document_gate": "hard:0.5", "whole_text": True}
+    first = train(recipe("first", model={"whole_text": True}, training={"steps": 2}), progress=False)
+    gates = {"base": str(first), "query_gate": "relu", "document_gate": "hard:0.5"}
     second = train(recipe("second", model=gates, training={"steps": 1}), progress=False)
     modules = [type(module).__name__ for module in import_checkpoint(second, "second")[0]]
-    assert modules == ["Transformer", "WholeText", "MultiVectorMask", "Salience", "Dense", "Normalize"]
+    assert modules == ["Transformer", "MultiVectorMask", "Salience", "WholeTextProjection", "Normalize"]
+
+
+def test_whole_text_needs_a_projection_to_begin_with(recipe):
+    first = train(recipe("first", training={"steps": 1}), progress=False)
+    with pytest.raises(DataError, match="knows tokens only"):
+        train(recipe("second", model={"base": str(first), "whole_text": True}), progress=False)
 
 
 @pytest.mark.parametrize("miner", ["bm25", "index"])

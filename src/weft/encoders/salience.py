@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import Module
 from torch import Tensor, nn
 
 from weft.alignment import Gate
+from weft.encoders.saved_module import SavedModule
 
 SALIENCE = "salience"
 """The key of the features that holds u, shape (texts, tokens)."""
 
 
-class Salience(Module):
+class Salience(SavedModule):
     """Salience heads for queries and documents.
 
     Parameters
@@ -72,18 +72,3 @@ class Salience(Module):
         s = torch.where(mask, s, torch.zeros_like(s))
         features[SALIENCE] = self.gate(task)(s, mask) * s
         return features
-
-    def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
-        """Write config.json and the two heads."""
-        self.save_config(output_path)
-        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
-
-    @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **hub: Any) -> Salience:  # type: ignore[override]
-        """Read what `save` wrote, from a folder or the hub."""
-        allowed = ("token", "cache_folder", "revision", "local_files_only")
-        where = {"subfolder": subfolder} | {key: hub[key] for key in allowed if key in hub}
-        module = cls(**cls.load_config(model_name_or_path=model_name_or_path, **where))
-        loaded = cls.load_torch_weights(model_name_or_path=model_name_or_path, model=module, **where)
-        assert isinstance(loaded, Salience)
-        return loaded

@@ -1,8 +1,9 @@
-"""A vector for the text as a whole, among those of its tokens.
+"""Two vectors for the text as a whole, among those of its tokens.
 
-The first token of a BERT-like encoder stands for no word. Where the encoder was trained to be averaged (gte, MiniLM),
-its state says little, and the mean of all states says what the text is about: this module puts the mean in its place.
-It helps where query and document hardly share words, as in a search for code.
+The first and the last token of a BERT-like encoder, [CLS] and [SEP], stand for no word. Where the encoder was trained to
+be averaged (gte, MiniLM) their states say little, and the mean of all states says what the text is about. It needs more
+dimensions than a token: this projection gives it twice as many, as two vectors in those two places. A query's first
+half is most like the document's first half, so that sum-of-max adds up to the likeness of the two means.
 """
 
 from __future__ import annotations
@@ -10,33 +11,60 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import Module
+from torch import Tensor, nn
+
+from weft.encoders.saved_module import SavedModule
+
+PARTS = 2
+"""Vectors of a text as a whole: in place of its first and of its last token."""
 
 
-class WholeText(Module):
-    """Replaces the state of the first token by the mean of all tokens' states; stands right after the transformer.
+class WholeTextProjection(SavedModule):
+    """Projects token states, and in place of the first and the last token the normalised mean of all states.
+
+    Parameters
+    ----------
+    in_features : int
+        Width of the hidden states.
+    out_features : int
+        Dimensions of the vectors.
 
     Examples
     --------
-    >>> states = torch.tensor([[[0.0], [2.0], [4.0], [9.0]]])  # one text of three tokens and a padding
-    >>> features = {"token_embeddings": states, "attention_mask": torch.tensor([[1, 1, 1, 0]])}
-    >>> WholeText()(features)["token_embeddings"][0, :, 0]
-    tensor([2., 2., 4., 9.])
+    >>> projection = WholeTextProjection(4, 3)
+    >>> mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
+    >>> features = {"token_embeddings": torch.randn(2, 5, 4), "attention_mask": mask}
+    >>> vectors = projection(dict(features))["token_embeddings"]
+    >>> vectors.shape
+    torch.Size([2, 5, 3])
+    >>> means = torch.stack([features["token_embeddings"][0, :4].mean(0), features["token_embeddings"][1, :3].mean(0)])
+    >>> bool(torch.allclose(vectors[1, [0, 2]], projection.of_texts(means)[1], atol=1e-5))
+    True
     """
 
-    config_keys: list[str] = []  # noqa: RUF012
+    config_keys: list[str] = ["in_features", "out_features"]  # noqa: RUF012
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.token = nn.Linear(in_features, out_features)
+        self.text = nn.Linear(in_features, PARTS * out_features)
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         states = features["token_embeddings"]
-        mask = features["attention_mask"].to(states.dtype)[..., None]
-        mean = (states * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp_min(1)
-        return features | {"token_embeddings": torch.cat([mean, states[:, 1:]], dim=1)}
+        real = features["attention_mask"].to(states.dtype)
+        count = real.cumsum(1)
+        mean = (states * real[..., None]).sum(1) / count[:, -1:].clamp_min(1)
+        first, last = self.of_texts(mean).unbind(1)
+        is_first, is_last = ((count == place) & (real > 0) for place in (1, count[:, -1:]))
+        vectors = torch.where(is_last[..., None], last[:, None], self.token(states))
+        return features | {"token_embeddings": torch.where(is_first[..., None], first[:, None], vectors)}
 
-    def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write an empty config.json: the module has no settings."""
-        self.save_config(output_path)
+    def of_texts(self, mean: Tensor) -> Tensor:
+        """Return the two vectors of each text, (texts, 2, out_features), for the means of their states."""
+        return self.text(nn.functional.normalize(mean, dim=-1)).unflatten(-1, (PARTS, self.out_features))
 
-    @classmethod
-    def load(cls, *_: Any, **__: Any) -> WholeText:
-        """Return the module."""
-        return cls()
+    def get_embedding_dimension(self) -> int:
+        """Return the dimension of the vectors, as sentence-transformers asks for it."""
+        return self.out_features

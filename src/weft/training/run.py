@@ -203,7 +203,8 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
     settings = recipe.training
     rates = {}
     if settings.head_learning_rate is not None:
-        heads = ["" if recipe.model.projection == "none" else r"\.linear\.weight$"]
+        projection = r"(^|\.)\d+\.(token|text)\." if recipe.model.whole_text else r"\.linear\.weight$"
+        heads = ["" if recipe.model.projection == "none" else projection]
         heads += [r"(^|\.)\d+\.(query|document)\."] if recipe.model.query_gate else []
         rates = {head: settings.head_learning_rate for head in heads if head}
     prompts: dict[str, Any] = {}

@@ -9,9 +9,9 @@ from sentence_transformers import MultiVectorEncoder
 
 from weft.encoders.importers.files import Options, check_whole, read_json, read_modules, translated
 from weft.encoders.salience import Salience
-from weft.encoders.whole_text import WholeText
+from weft.encoders.whole_text import WholeTextProjection
 
-_OURS = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (Salience, WholeText)}
+_OURS = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (Salience, WholeTextProjection)}
 
 
 def matches(folder: Path) -> bool:

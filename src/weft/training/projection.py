@@ -1,0 +1,105 @@
+"""How the projection of a base's states to token vectors begins: at random, or at the directions that matter most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sentence_transformers.base.modules import Dense, Transformer
+from torch import Tensor, nn
+
+from weft.encoders.whole_text import PARTS, WholeTextProjection
+from weft.errors import DataError
+from weft.training.recipes import ModelSettings
+
+PCA_TEXTS = 1536
+"""How many texts the PCA looks at. From 256 of them the trained model was a quarter of a point worse on dev."""
+
+CENTRE = 0.8
+"""How much of the average is taken off vectors that are projected with a bias; chosen on dev (docs/training.md)."""
+
+
+def build_projection(settings: ModelSettings, transformer: Transformer, texts: Sequence[str]) -> nn.Module:
+    """Build the projection of a recipe; `texts` are documents for the PCA."""
+    hidden = transformer.get_embedding_dimension()
+    moments = None
+    if settings.projection == "pca":
+        moments = state_moments(transformer, texts[:PCA_TEXTS])
+    if settings.whole_text:
+        projection = WholeTextProjection(hidden, settings.dim)
+        if moments is not None:
+            begin_whole_text(projection, *moments)
+        return projection
+    return Dense(
+        hidden,
+        settings.dim,
+        bias=False,
+        activation_function=None,
+        init_weight=None if moments is None else moments[0].directions(settings.dim)[0],
+        module_input_name="token_embeddings",
+    )
+
+
+@dataclass
+class Moments:
+    """First and second moment of unit vectors, summed up."""
+
+    count: int
+    first: Tensor
+    second: Tensor
+
+    @classmethod
+    def none(cls, width: int) -> Moments:
+        """Return the moments of no vectors."""
+        return cls(0, torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64))
+
+    def add(self, vectors: Tensor) -> None:
+        """Add vectors, (n, width), each divided by its length."""
+        vectors = nn.functional.normalize(vectors.double(), dim=-1)
+        self.count += len(vectors)
+        self.first += vectors.sum(0)
+        self.second += vectors.T @ vectors
+
+    def directions(self, dim: int, centre: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return the strongest directions W (dim, width) of x − centre·μ, and the bias −W·centre·μ (dim,).
+
+        Without centring these keep most of the inner products, not of the variance.
+        """
+        mean = self.first / max(self.count, 1)
+        second = self.second / max(self.count, 1) - centre * (2 - centre) * torch.outer(mean, mean)
+        _, vectors = torch.linalg.eigh(second)  # ascending
+        weight = vectors[:, -dim:].flip(1).T.contiguous()
+        return weight.float(), -(weight @ (centre * mean)).float()
+
+
+@torch.no_grad()
+def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Moments, Moments]:
+    """Return the moments of the token states of `texts`, and of the texts' mean states."""
+    if not texts:
+        raise DataError("a PCA projection needs some documents to look at")
+    transformer.eval()
+    hidden = transformer.get_embedding_dimension()
+    tokens, means = Moments.none(hidden), Moments.none(hidden)
+    for begin in range(0, len(texts), 32):
+        features = transformer.preprocess(list(texts[begin : begin + 32]), task="document")
+        output: Any = transformer({k: v for k, v in features.items() if isinstance(v, Tensor)}, task="document")
+        states, real = output["token_embeddings"], output["attention_mask"].bool()
+        tokens.add(states[real])
+        means.add((states * real[..., None]).sum(1))  # their length is divided by anyway
+    return tokens, means
+
+
+@torch.no_grad()
+def begin_whole_text(projection: WholeTextProjection, tokens: Moments, means: Moments, seed: int = 0) -> None:
+    """Begin at the centred PCA of tokens, and of means with all the dimensions of both parts, turned at random.
+
+    Turned, either part says as much as the other, and neither is like a token.
+    """
+    projection.token.weight.data, projection.token.bias.data = tokens.directions(projection.out_features, CENTRE)
+    most = PARTS * projection.out_features
+    weight, bias = means.directions(min(most, projection.in_features), CENTRE)
+    generator = torch.Generator().manual_seed(seed)
+    turn, _ = torch.linalg.qr(torch.randn(most, len(weight), generator=generator))
+    projection.text.weight.data, projection.text.bias.data = turn @ weight, turn @ bias
