@@ -78,6 +78,12 @@ def test_fp32_gives_torchs_vectors(kind, tmp_path):
     close(heavy.encode_document(TEXTS, truncation="ignore"), light.encode_document(TEXTS, truncation="ignore"))
     assert light.fingerprint == heavy.fingerprint != ""
     assert (light.query_length, light.document_length) == (heavy.query_length, heavy.document_length)
+    if kind == "the whole text as a vector":  # its projection stays fp32
+        small = Encoder.load(export(heavy, tmp_path / "int8"))
+        a, b = heavy.encode_document(TEXTS, truncation="ignore"), small.encode_document(TEXTS, truncation="ignore")
+        assert (a.values * b.values).sum(axis=1).min() > 0.98
+    ends = {light.token_label(light.encode_document("mars").token_ids[i]) for i in (0, -1)}
+    assert ("(whole text)" in ends) == (kind == "the whole text as a vector")
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
+from weft import Encoder
 from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import DataError
@@ -104,10 +106,15 @@ def test_goes_on_from_a_checkpoint_with_new_heads(recipe):
     assert modules == ["Transformer", "MultiVectorMask", "Salience", "WholeTextProjection", "Normalize"]
 
 
-def test_whole_text_needs_a_projection_to_begin_with(recipe):
+def test_whole_texts_are_put_beside_a_trained_projection(recipe):
     first = train(recipe("first", training={"steps": 1}), progress=False)
-    with pytest.raises(DataError, match="knows tokens only"):
-        train(recipe("second", model={"base": str(first), "whole_text": True}), progress=False)
+    still = {"steps": 1, "learning_rate": 1e-12}
+    second = train(recipe("second", model={"base": str(first), "whole_text": True}, training=still), progress=False)
+    plain, whole = Encoder.load(first), Encoder.load(second)
+    texts = ["Why is the sky blue, and rain wet?", "mars"]
+    for before, after in zip(plain.encode_document(texts), whole.encode_document(texts), strict=True):
+        assert np.allclose(before[1:-1], after[1:-1], atol=1e-5)
+        assert not np.isclose(before[[0, -1]], after[[0, -1]], atol=0.1).all(axis=1).any()
 
 
 @pytest.mark.parametrize("miner", ["bm25", "index"])

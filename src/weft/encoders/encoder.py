@@ -241,6 +241,11 @@ class Encoder:
         (listed,) = _texts([text], "token_spans")
         return self._readers[DOCUMENT].spans(listed)
 
+    def token_label(self, token: int) -> str:
+        """Return what to call a token in explanations: its piece of the vocabulary, or what its vector stands for."""
+        piece = self.tokenizer.id_to_token(int(token)) or f"#{token}"
+        return self.settings.labels.get(piece, piece)
+
     def truncation(self, texts: str | Iterable[str], *, query: bool = False) -> Truncation:
         """Tell which texts would be cut, without encoding them."""
         side = self._readers[QUERY if query else DOCUMENT].side

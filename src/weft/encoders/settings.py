@@ -112,6 +112,8 @@ class Settings:
         Where the model comes from: free JSON.
     weights : bool
         Whether its saliences weigh scores (ALIGNER eq. 2), or only tell which tokens may be left out.
+    labels : mapping
+        What explanations call tokens whose vectors stand for something else than the token.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Settings:
     files: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weights: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_count(self.dim, "dim", "Settings")

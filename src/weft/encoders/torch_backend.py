@@ -22,10 +22,14 @@ from tokenizers import Tokenizer
 from weft.encoders.backend import DOCUMENT, QUERY, Batch, Batches, Output
 from weft.encoders.salience import Salience
 from weft.encoders.settings import Expansion, Settings, Side
+from weft.encoders.whole_text import WholeTextProjection
 from weft.errors import CheckpointError
 
 UNBOUNDED_LENGTH = 512
 """Tokens of a text where neither the checkpoint nor its tokenizer names a limit (T5)."""
+
+WHOLE_TEXT = "(whole text)"
+"""The label of a vector that stands for the text as a whole."""
 
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _threads_lock = Lock()
@@ -132,7 +136,16 @@ def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | 
         max_length=most,
         provenance=provenance or {},
         weights=heads[0].weights if heads else True,
+        labels=_labels(model),
     )
+
+
+def _labels(model: MultiVectorEncoder) -> dict[str, str]:
+    """Return what the first and the last token of a text are called where they stand for all of it."""
+    if not any(isinstance(module, WholeTextProjection) for module in model):
+        return {}
+    ends = (model.tokenizer.cls_token, model.tokenizer.sep_token)
+    return {token: WHOLE_TEXT for token in ends if token is not None}
 
 
 def plain_tokenizer(model: MultiVectorEncoder) -> Tokenizer:

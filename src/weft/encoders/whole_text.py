@@ -55,14 +55,15 @@ class WholeTextProjection(SavedModule):
         states = features["token_embeddings"]
         real = features["attention_mask"].to(states.dtype)
         count = real.cumsum(1)
-        mean = (states * real[..., None]).sum(1) / count[:, -1:].clamp_min(1)
-        first, last = self.of_texts(mean).unbind(1)
+        # (texts, 1, width): with three axes the exported graph has the plain product that int8 leaves alone.
+        mean = (states * real[..., None]).sum(1, keepdim=True) / count[:, -1:, None].clamp_min(1)
+        first, last = self.of_texts(mean).unbind(2)
         is_first, is_last = ((count == place) & (real > 0) for place in (1, count[:, -1:]))
-        vectors = torch.where(is_last[..., None], last[:, None], self.token(states))
-        return features | {"token_embeddings": torch.where(is_first[..., None], first[:, None], vectors)}
+        vectors = torch.where(is_last[..., None], last, self.token(states))
+        return features | {"token_embeddings": torch.where(is_first[..., None], first, vectors)}
 
     def of_texts(self, mean: Tensor) -> Tensor:
-        """Return the two vectors of each text, (texts, 2, out_features), for the means of their states."""
+        """Return the two vectors of each text, (…, 2, out_features), for the means of their states (…, in_features)."""
         return self.text(nn.functional.normalize(mean, dim=-1)).unflatten(-1, (PARTS, self.out_features))
 
     def get_embedding_dimension(self) -> int:

@@ -74,7 +74,7 @@ def _found_again(
 def _pieces(ids: NDArray[np.int32] | None, encoder: Encoder | None) -> list[str] | None:
     if ids is None or encoder is None:
         return None
-    return [encoder.tokenizer.id_to_token(int(i)) or f"#{i}" for i in ids]
+    return [encoder.token_label(i) for i in ids]
 
 
 def explain_result(

@@ -21,7 +21,7 @@ from weft.encoders.salience import Salience
 from weft.encoders.whole_text import WholeTextProjection
 from weft.errors import DataError
 from weft.training.frozen import freeze
-from weft.training.projection import build_projection
+from weft.training.projection import build_projection, with_whole_text
 from weft.training.recipes import ModelSettings
 
 def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
@@ -31,7 +31,7 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
     salience heads; gates make new heads.
     """
     if (folder := Path(settings.base)).is_dir() and detect(folder) != "plain":
-        return _continue(settings, folder)
+        return _continue(settings, folder, texts)
     transformer = load_transformer(settings)
     hidden = transformer.get_embedding_dimension()
     modules: list[nn.Module] = [transformer, mask_module(settings)]
@@ -39,19 +39,25 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
         modules.append(Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights))
     if settings.projection != "none":
         modules.append(build_projection(settings, transformer, texts))
+    elif settings.whole_text:
+        raise DataError("model.whole_text needs a projection")
     modules.append(Normalize(module_input_name="token_embeddings"))
     model = MultiVectorEncoder(modules=modules, prompts=_prompts(settings), device=None)
     freeze(transformer.auto_model, settings.frozen_layers)
     return model
 
 
-def _continue(settings: ModelSettings, folder: Path) -> MultiVectorEncoder:
+def _continue(settings: ModelSettings, folder: Path, texts: Sequence[str]) -> MultiVectorEncoder:
     model, _ = import_checkpoint(folder, str(folder))
     modules: list[Any] = list(model)
     transformer = modules[0]
     transformer.query_length, transformer.document_length = settings.query_length, settings.document_length
     if settings.whole_text and not any(isinstance(module, WholeTextProjection) for module in modules):
-        raise DataError(f"model.whole_text: {folder} has a projection of its own, which knows tokens only")
+        place = next((i for i, module in enumerate(modules) if isinstance(module, Dense)), None)
+        if place is None:
+            raise DataError(f"model.whole_text: {folder} has no projection to put whole texts beside")
+        modules[place] = with_whole_text(modules[place], transformer, texts)
+        model = _with(modules, model)
     if settings.query_gate:
         modules = [module for module in modules if not isinstance(module, Salience)]
         place = next(i for i, module in enumerate(modules) if isinstance(module, Dense | WholeTextProjection | Normalize))

@@ -91,6 +91,17 @@ def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Momen
     return tokens, means
 
 
+def with_whole_text(dense: Dense, transformer: Transformer, texts: Sequence[str]) -> WholeTextProjection:
+    """Return a projection that keeps `dense` for tokens, and begins at a PCA for texts."""
+    projection = WholeTextProjection(dense.in_features, dense.out_features)
+    begin_whole_text(projection, *state_moments(transformer, texts[:PCA_TEXTS]))
+    projection.token.weight.data = dense.linear.weight.detach().clone()
+    projection.token.bias.data = torch.zeros(dense.out_features)
+    if dense.linear.bias is not None:
+        projection.token.bias.data = dense.linear.bias.detach().clone()
+    return projection
+
+
 @torch.no_grad()
 def begin_whole_text(projection: WholeTextProjection, tokens: Moments, means: Moments, seed: int = 0) -> None:
     """Begin at the centred PCA of tokens, and of means with all the dimensions of both parts, turned at random.

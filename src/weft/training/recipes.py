@@ -37,7 +37,8 @@ class ModelSettings:
     query_prefix: str = ""
     document_prefix: str = ""
     whole_text: bool = False
-    """Whether the first and the last token become two vectors of the text as a whole (`WholeTextProjection`)."""
+    """Whether the first and the last token become two vectors of the text as a whole (`WholeTextProjection`); a base with
+    a projection keeps it for its tokens."""
     skiplist: str = ""
     """``"punctuation"`` leaves punctuation tokens of documents out of scoring."""
     query_gate: str = ""
@@ -54,8 +55,6 @@ class ModelSettings:
             raise invalid("model.projection", "the recipe", "'pca', 'random' or 'none'", self.projection)
         if self.skiplist not in ("", "punctuation"):
             raise invalid("model.skiplist", "the recipe", "'' or 'punctuation'", self.skiplist)
-        if self.whole_text and self.projection == "none":
-            raise invalid("model.whole_text", "the recipe", "false without a projection", self.whole_text)
         if self.whole_text and self.skiplist:  # a text's mean is that of all its tokens
             raise invalid("model.skiplist", "the recipe", "'' with model.whole_text", self.skiplist)
         if bool(self.query_gate) != bool(self.document_gate):

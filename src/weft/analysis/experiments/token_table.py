@@ -147,7 +147,7 @@ def surface(model: Model, encoded: Encoded, text: str, place: int) -> str:
     """Return a token of the query as it stands in its text."""
     spans = encoded.queries.spans
     if spans is None:
-        return str(model.encoder.tokenizer.id_to_token(int(query_ids(encoded, 0)[place])))
+        return model.encoder.token_label(query_ids(encoded, 0)[place])
     start, stop = spans[place]
     return text[start:stop]
 
@@ -157,7 +157,7 @@ def in_context(model: Model, pool: Pool, encoded: Encoded, row: int, document: i
     text = list(pool.documents.values())[document]
     spans, ids = encoded.documents.spans, encoded.documents.token_ids
     if spans is None or spans[row, 0] < 0:
-        token = "?" if ids is None else model.encoder.tokenizer.id_to_token(int(ids[row])) or "?"
+        token = "?" if ids is None else model.encoder.token_label(ids[row])
         return token, _one_line(text[: 2 * CONTEXT]) + (" …" if len(text) > 2 * CONTEXT else "")
     start, stop = (int(x) for x in spans[row])
     before, after = text[max(start - CONTEXT, 0) : start], text[stop : stop + CONTEXT]
