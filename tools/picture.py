@@ -14,7 +14,7 @@ from weft.cli.demo import COLLECTION
 from weft.collections.beir import read_corpus
 from weft.explain import to_html
 
-QUERY = "why is the sky blue at noon but red at sunset"
+QUERY = "Why do aeroplane windows have round corners?"
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="the .png to write")
     parser.add_argument("--query", default=QUERY)
     parser.add_argument("--model", help="a folder or a name; the one that comes with weft")
-    parser.add_argument("--size", default="960,1180", help="width,height in pixels")
+    parser.add_argument("--size", default="960,1050", help="width,height in pixels")
     arguments = parser.parse_args()
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
