@@ -24,6 +24,7 @@ from weft.training.frozen import freeze
 from weft.training.projection import build_projection, with_whole_text
 from weft.training.recipes import ModelSettings
 
+
 def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
     """Build the model of a recipe; `texts` are documents for the PCA.
 
@@ -60,7 +61,9 @@ def _continue(settings: ModelSettings, folder: Path, texts: Sequence[str]) -> Mu
         model = _with(modules, model)
     if settings.query_gate:
         modules = [module for module in modules if not isinstance(module, Salience)]
-        place = next(i for i, module in enumerate(modules) if isinstance(module, Dense | WholeTextProjection | Normalize))
+        place = next(
+            i for i, module in enumerate(modules) if isinstance(module, Dense | WholeTextProjection | Normalize)
+        )
         hidden = transformer.get_embedding_dimension()
         head = Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights)
         modules.insert(place, head)

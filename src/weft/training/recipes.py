@@ -37,8 +37,8 @@ class ModelSettings:
     query_prefix: str = ""
     document_prefix: str = ""
     whole_text: bool = False
-    """Whether the first and the last token become two vectors of the text as a whole (`WholeTextProjection`); a base with
-    a projection keeps it for its tokens."""
+    """Whether the first and the last token become two vectors of the text as a whole (`WholeTextProjection`); a base
+    with a projection keeps it for its tokens."""
     skiplist: str = ""
     """``"punctuation"`` leaves punctuation tokens of documents out of scoring."""
     query_gate: str = ""
