@@ -270,3 +270,14 @@ def test_bad_arguments():
         choose({CURRENT: []}, CURRENT)
     with pytest.raises(InvalidParameterError, match="certainty"):
         choose({CURRENT: [0.1]}, CURRENT, certainty=1.0)
+
+
+def test_a_mean_that_one_example_makes_is_no_evidence():
+    """The same finer evidence for both; nDCG@10 rises in the mean, once because of one example against two others."""
+    fine = {CURRENT: np.zeros(8), "top-k:2": np.full(8, 0.5)}
+    alike = {CURRENT: np.full(8, 0.5), "top-k:2": np.array([0.6, 0.6, 0.6, 0.6, 0.5, 0.5, 0.5, 0.4])}
+    alone = {CURRENT: np.full(8, 0.5), "top-k:2": np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.4, 0.4])}
+    assert choose(Evidence(alike, fine), CURRENT).alignment == "top-k:2"
+    kept = choose(Evidence(alone, fine), CURRENT)
+    assert kept.alignment == CURRENT
+    assert "lowers it on too many of the 8 examples" in kept.reason

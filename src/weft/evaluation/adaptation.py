@@ -12,9 +12,9 @@ difference of 1 says that they stand twice as high.
 The weighing. An alternative's advantage is the mean over all queries to come of its difference d; the examples are a
 sample of d. Before them, no advantage has the weight of `Prior.examples` examples, and a standard deviation of d of
 `Prior.spread` that of `Prior.of_spread`: the normal-inverse-gamma prior. The posterior of the advantage is then
-Student's t, and the *certainty* of an alternative is the share of it above 0. Of those with enough certainty, the one
-with the best nDCG@10 on the examples is taken. Few examples, or examples that disagree, leave everything as it is; many
-that agree outweigh the prior.
+Student's t, and the *certainty* of an alternative is the share of it above 0. Of those with enough certainty, and with
+enough examples for them, the one with the best nDCG@10 on the examples is taken. Few examples, or examples that
+disagree, leave everything as it is; many that agree outweigh the prior.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,8 @@ ALIGNMENTS = (
 """The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}; k = 1 ranks as the sum of max does."""
 CERTAINTY = 0.95
 """So sure must one be that an alternative is better."""
+AGREEMENT = 0.7
+"""So sure must one be that nDCG@10 rises for more queries than it falls for: a mean of one example is no evidence."""
 FOLD = 8
 BLUR = 0.3
 """Ranks are blurred as if scores had noise of this much of their standard deviation."""
@@ -113,6 +115,11 @@ class Choice:
             )
         if best.alignment == self.current:
             return f"{self.current} stays: there is nothing to compare it with"
+        if best.certainty >= self.needed:
+            return (
+                f"{self.current} stays: the most promising alternative, {best.alignment}, does not raise nDCG@10, or "
+                f"lowers it on too many of the {of}"
+            )
         return (
             f"{self.current} stays: the most promising alternative, {best.alignment}, is better with a certainty of "
             f"only {best.certainty:.0%} ({of}); {self.needed:.0%} would be needed"
@@ -211,7 +218,11 @@ def choose(examples: Evidence | Values, current: str, *, certainty: float = CERT
         gain = float((values - ndcg[current]).sum()) / (prior.examples + queries)
         sure = 0.5 if name == current else _certainty(blurred[name] - blurred[current], prior)
         options.append(Option(name, float(values.mean()), gain, sure))
-    able = [option for option in options if option.certainty >= certainty and option.gain > 0]
+    able = [
+        option
+        for option in options
+        if option.certainty >= certainty and option.gain > 0 and _agreed(ndcg[option.alignment] - ndcg[current])
+    ]
     able = [option for option in able if option.alignment != current]
     chosen = max(able, key=lambda option: (option.score, option.certainty)).alignment if able else current
     return Choice(chosen, current, tuple(options), queries, certainty)
@@ -229,19 +240,29 @@ def best_on_examples(examples: Evidence | Values, current: str) -> Choice:
     return Choice(chosen, current, options, len(ndcg[current]), 0.5)
 
 
+def _agreed(d: NDArray[np.float64]) -> bool:
+    """Whether a change raises more queries than it lowers: how many of each, before them all shares alike."""
+    risen, fallen = int((d > 1e-12).sum()), int((d < -1e-12).sum())
+    return float(_special().betainc(1 + fallen, 1 + risen, 0.5)) >= AGREEMENT
+
+
+def _special() -> Any:
+    try:
+        from scipy import special
+    except ImportError:
+        raise missing_extra("scipy", "eval", "adapting an alignment") from None
+    return special
+
+
 def _certainty(d: NDArray[np.float64], prior: Prior) -> float:
     """Return the probability that the mean of all differences to come is above 0."""
     if not np.any(d):  # the same ranking for every example: nothing is known
         return 0.5
-    try:
-        from scipy.special import stdtr
-    except ImportError:
-        raise missing_extra("scipy", "eval", "adapting an alignment") from None
     n, mean = len(d), float(d.mean())
     weight, freedom = prior.examples + n, prior.of_spread + n
     scatter = float(((d - mean) ** 2).sum())
     variance = (prior.of_spread * prior.spread**2 + scatter + prior.examples * n * mean**2 / weight) / freedom
-    return float(stdtr(freedom, n * mean / weight / math.sqrt(variance / weight)))
+    return float(_special().stdtr(freedom, n * mean / weight / math.sqrt(variance / weight)))
 
 
 Arrays: TypeAlias = dict[str, NDArray[np.float64]]
