@@ -64,7 +64,8 @@ class WholeTextProjection(SavedModule):
 
     def of_texts(self, mean: Tensor) -> Tensor:
         """Return the two vectors of each text, (…, 2, out_features), for the means of their states (…, in_features)."""
-        return self.text(nn.functional.normalize(mean, dim=-1)).unflatten(-1, (PARTS, self.out_features))
+        both: Tensor = self.text(nn.functional.normalize(mean, dim=-1))
+        return both.reshape(*mean.shape[:-1], PARTS, self.out_features)
 
     def get_embedding_dimension(self) -> int:
         """Return the dimension of the vectors, as sentence-transformers asks for it."""
