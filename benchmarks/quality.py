@@ -20,7 +20,9 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,37 +97,34 @@ class Heads:
     """A projection and, perhaps, salience heads trained on a frozen base."""
 
     def __init__(self, folder: str) -> None:
-        import torch
-
         from weft.encoders.importers import import_checkpoint
 
-        self.W: np.ndarray | None = None
-        self.b: np.ndarray | float = 0.0
-        self.of_texts: Callable[[np.ndarray], np.ndarray] | None = None
+        self.projection: Any = None
         self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
         for module in import_checkpoint(Path(folder), folder)[0]:
-            if type(module).__name__ == "Dense":
-                self.W = module.linear.weight.detach().numpy()
-            elif type(module).__name__ == "WholeTextProjection":
-                self.W, self.b = module.token.weight.detach().numpy(), module.token.bias.detach().numpy()
-                self.of_texts = lambda means, m=module: m.of_texts(torch.from_numpy(means)).detach().numpy()
+            if type(module).__name__ in ("Dense", "WholeTextProjection"):
+                self.projection = module
             elif type(module).__name__ == "Salience":
                 for task in ("query", "document"):
                     head = getattr(module, task)
                     self.heads[task] = (head.weight.detach().numpy()[0], float(head.bias.detach()), module.gate(task))
 
     def of(self, hidden: TokenVectors, task: str) -> TokenVectors:
-        assert self.W is not None
         x = hidden.values.astype(np.float32)
         salience = None
         if task in self.heads:
             w, b, _ = self.heads[task]
             salience = np.maximum(x @ w + b, 0)  # before the gate: here saliences only rank tokens
-        vectors = x @ self.W.T + self.b
-        if self.of_texts is not None:
-            whole = self.of_texts(means(hidden))
-            vectors[hidden.offsets[1:] - 1], vectors[hidden.offsets[:-1]] = whole[:, 1], whole[:, 0]
-        return TokenVectors(unit(vectors), hidden.offsets, salience=salience)
+        vectors = [self.projected(x[begin:end]) for begin, end in pairwise(hidden.offsets)]
+        return TokenVectors(unit(np.concatenate(vectors)), hidden.offsets, salience=salience)
+
+    def projected(self, states: np.ndarray) -> np.ndarray:
+        """Run the projection on the states of one text, (tokens, hidden)."""
+        import torch
+
+        features = {"token_embeddings": torch.from_numpy(states)[None], "attention_mask": torch.ones(1, len(states))}
+        with torch.inference_mode():
+            return self.projection(features)["token_embeddings"][0].numpy()
 
 
 def unit(values: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ NEED = {
         "weft/encoders/torch_backend.py",
         "weft/encoders/saved_module.py",
         "weft/encoders/whole_text.py",
-        "weft/training/projection.py",
         "weft/training/*",
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],

@@ -38,7 +38,7 @@ def test_directions_are_those_of_a_pca(vectors, centre):
 
 def test_the_two_vectors_of_a_text_keep_what_its_mean_says(vectors):
     projection = WholeTextProjection(12, 4)
-    begin_whole_text(projection, moments(vectors), moments(vectors))
+    begin_whole_text(projection, moments(vectors))
     parts = projection.of_texts(vectors).detach()
     assert parts.shape == (200, 2, 4)
     weight, bias = moments(vectors).directions(8, CENTRE)
@@ -52,7 +52,7 @@ def test_the_two_vectors_of_a_text_keep_what_its_mean_says(vectors):
 
 def test_more_parts_than_dimensions(vectors):
     projection = WholeTextProjection(12, 10)
-    begin_whole_text(projection, moments(vectors), moments(vectors))
+    begin_whole_text(projection, moments(vectors))
     assert projection.of_texts(vectors).shape == (200, 2, 10)
 
 

@@ -218,12 +218,11 @@ def choose(examples: Evidence | Values, current: str, *, certainty: float = CERT
         gain = float((values - ndcg[current]).sum()) / (prior.examples + queries)
         sure = 0.5 if name == current else _certainty(blurred[name] - blurred[current], prior)
         options.append(Option(name, float(values.mean()), gain, sure))
-    able = [
+    able = [  # never the one in use, whose gain is 0
         option
         for option in options
         if option.certainty >= certainty and option.gain > 0 and _agreed(ndcg[option.alignment] - ndcg[current])
     ]
-    able = [option for option in able if option.alignment != current]
     chosen = max(able, key=lambda option: (option.score, option.certainty)).alignment if able else current
     return Choice(chosen, current, tuple(options), queries, certainty)
 

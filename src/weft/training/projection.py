@@ -30,7 +30,9 @@ def build_projection(settings: ModelSettings, transformer: Transformer, texts: S
     if settings.whole_text:
         projection = WholeTextProjection(hidden, settings.dim)
         if moments is not None:
-            begin_whole_text(projection, *moments)
+            tokens, means = moments
+            projection.token.weight.data, projection.token.bias.data = tokens.directions(settings.dim, CENTRE)
+            begin_whole_text(projection, means)
         return projection
     return Dense(
         hidden,
@@ -94,7 +96,8 @@ def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Momen
 def with_whole_text(dense: Dense, transformer: Transformer, texts: Sequence[str]) -> WholeTextProjection:
     """Return a projection that keeps `dense` for tokens, and begins at a PCA for texts."""
     projection = WholeTextProjection(dense.in_features, dense.out_features)
-    begin_whole_text(projection, *state_moments(transformer, texts[:PCA_TEXTS]))
+    _, means = state_moments(transformer, texts[:PCA_TEXTS])
+    begin_whole_text(projection, means)
     projection.token.weight.data = dense.linear.weight.detach().clone()
     projection.token.bias.data = torch.zeros(dense.out_features)
     if dense.linear.bias is not None:
@@ -102,13 +105,11 @@ def with_whole_text(dense: Dense, transformer: Transformer, texts: Sequence[str]
     return projection
 
 
-@torch.no_grad()
-def begin_whole_text(projection: WholeTextProjection, tokens: Moments, means: Moments, seed: int = 0) -> None:
-    """Begin at the centred PCA of tokens, and of means with all the dimensions of both parts, turned at random.
+def begin_whole_text(projection: WholeTextProjection, means: Moments, seed: int = 0) -> None:
+    """Begin the vectors of whole texts at the centred PCA of means, with all the dimensions of both, turned at random.
 
     Turned, either part says as much as the other, and neither is like a token.
     """
-    projection.token.weight.data, projection.token.bias.data = tokens.directions(projection.out_features, CENTRE)
     most = PARTS * projection.out_features
     weight, bias = means.directions(min(most, projection.in_features), CENTRE)
     generator = torch.Generator().manual_seed(seed)

@@ -203,7 +203,8 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
     settings = recipe.training
     rates = {}
     if settings.head_learning_rate is not None:
-        projection = r"(^|\.)\d+\.(token|text)\." if recipe.model.whole_text else r"\.linear\.weight$"
+        # Dense's, or WholeTextProjection's, which a base may bring without the recipe's asking for it.
+        projection = r"\.linear\.weight$|(^|\.)\d+\.(token|text)\.(weight|bias)$"
         heads = ["" if recipe.model.projection == "none" else projection]
         heads += [r"(^|\.)\d+\.(query|document)\."] if recipe.model.query_gate else []
         rates = {head: settings.head_learning_rate for head in heads if head}
