@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from weft import Encoder, TokenVectors
-from weft.alignment import Gate
+from weft.alignment import XTR, Gate
 from weft.evaluation.baselines import single_scores
 from weft.evaluation.measures import evaluate
 from weft.evaluation.pools import Encoded, Pool, encode, make_pool
 from weft.evaluation.runs import Run
-from weft.evaluation.scoring import score_all, to_run, xtr_for
+from weft.evaluation.scoring import score_all, to_run
 from weft.index.pruning import prune
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -51,7 +51,7 @@ def late_scores(
     """Return sum-of-max scores under ``"colbert"``, and XTR's (eq. 4) under each imputation, (queries, documents)."""
     encoded = Encoded(queries, documents, weights=False)
     found = {"colbert": score_all(encoded, "sum-of-max")}
-    return found | {name: score_all(encoded, xtr_for(documents, name)) for name in imputations}
+    return found | {name: score_all(encoded, XTR(impute=name)) for name in imputations}
 
 
 # -- encodings, kept on disk ---------------------------------------------------------------------------
@@ -210,11 +210,15 @@ class Measuring:
 
     def base(self, name: str, hidden: Hidden) -> None:
         rows = [f"{name}, one vector", f"{name}, sum-of-max", f"{name} PCA-128, sum-of-max"]
-        if self.wanted(*rows):
+        retrieved = {i: f"{name}, XTR, impute {i}" for i in self.options.imputations}
+        if self.wanted(*rows, *retrieved.values()):
             queries, documents = hidden.of(self.pool)
             self.put(rows[0], pooled(queries) @ pooled(documents).T)
             whole = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
-            self.put(rows[1], late_scores(*whole)["colbert"])
+            scores = late_scores(*whole, tuple(retrieved))
+            self.put(rows[1], scores["colbert"])
+            for i, row in retrieved.items():
+                self.put(row, scores[i])
             W = np.linalg.eigh(whole[1].values.T @ whole[1].values)[1][:, :-129:-1].T
             self.put(rows[2], late_scores(projected(queries, W), projected(documents, W))["colbert"])
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from weft import WeftError
 from weft.alignment import (
     XTR,
     Alignment,
@@ -34,6 +35,7 @@ STRINGS = [
     (DifferentiableAlignment(1, eps=0.06), "da:1,eps=0.06"),
     (DifferentiableAlignment(2, gradient="iterations", z="one"), "da:2,gradient=iterations,z=one"),
     (InBatchTokenRetrieval(32), "xtr-in-batch:32"),
+    (XTR(), "xtr"),
     (XTR(4000), "xtr:4000"),
     (XTR(4000, impute="0.2"), "xtr:4000,impute=0.2"),
     (DocumentToQuery(), "document-to-query"),
@@ -84,6 +86,18 @@ def test_numpy_numbers_are_numbers():
     assert str(TopK(np.int64(4))) == "top-k:4"
     assert TopP(np.float32(0.5)) == TopP(0.5)
     assert str(TopP(1)) == str(TopP(1.0)) == "top-p:1.0"
+
+
+def test_xtr_without_a_k_prime_takes_a_share_of_the_tokens():
+    assert str(XTR(impute="zero")) == "xtr,impute=zero"
+    assert [XTR().retrieves(n) for n in (0, 40_000, 1_000_000)] == [100, 100, 2500]
+    assert XTR(7).retrieves(1_000_000) == 7
+
+
+@pytest.mark.parametrize("k_prime", [-1, False, 0.5])
+def test_k_primes_that_are_none(k_prime):
+    with pytest.raises(WeftError, match="k_prime"):
+        XTR(k_prime)
 
 
 def test_z_of_xtr_without_imputation():

@@ -9,7 +9,7 @@ from weft import TokenVectors, score
 from weft.errors import DataError, InvalidParameterError
 from weft.evaluation.baselines import BM25_SYSTEM, LateInteraction, bm25, candidates_with_gold, late_interaction
 from weft.evaluation.pools import Encoded, encode, make_pool
-from weft.evaluation.scoring import score_all, to_run, xtr_for
+from weft.evaluation.scoring import score_all, to_run
 
 
 class TestCutting:
@@ -124,9 +124,6 @@ class TestScores:
     def test_of_training_are_refused(self, encoded):
         with pytest.raises(InvalidParameterError, match="xtr:k_prime"):
             score_all(encoded, "xtr-in-batch:4")
-
-    def test_k_prime_of_small_collections(self, encoded):
-        assert str(xtr_for(encoded.documents)) == "xtr:1000"
 
     def test_runs(self):
         scores = np.array([[0.1, -np.inf, 0.3], [0.2, 0.2, 0.1]], np.float32)

@@ -109,12 +109,12 @@ class TestCollections:
         )
         code, out, err = run(*arguments, "--work", tmp_path / "w", "--save-run", tmp_path / "runs", "--compare", "BM25")
         assert code == 0, err
-        for row in ("BM25", "tiny, sum-of-max", "tiny, top-k:2", "tiny, XTR"):
+        for row in ("BM25", "tiny, sum-of-max", "tiny, top-k:2", "tiny, xtr"):
             assert f"| {row} |" in out
         assert "**tiny (30 documents, 20 queries)**" in out
         assert "nDCG@10 beside BM25" in out
         saved = sorted(path.name for path in (tmp_path / "runs" / "tiny").iterdir())
-        assert saved == ["BM25.run", "tiny--XTR.run", "tiny--sum-of-max.run", "tiny--top-k-2.run"]
+        assert saved == ["BM25.run", "tiny--sum-of-max.run", "tiny--top-k-2.run", "tiny--xtr.run"]
         # A saved run measures as it did.
         again = ("evaluate", "--run", tmp_path / "runs/tiny/BM25.run", "--qrels", collection / "qrels/test.tsv")
         first = json.loads(run(*arguments, "--work", tmp_path / "w", "--format", "json")[1])["results"][0]["measures"]

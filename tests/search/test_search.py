@@ -66,6 +66,29 @@ def test_xtr_equals_its_definition_on_the_candidates(index, alignment):
     assert not ranking.certified
 
 
+def test_xtr_alone_takes_a_k_prime_that_suits_what_is_searched(index, monkeypatch):
+    monkeypatch.setattr("weft.alignment.xtr.LEAST", 2)
+    monkeypatch.setattr("weft.alignment.xtr.SHARE", 0.25)
+    rng = np.random.default_rng(1)
+    documents = corpus(40, rng)
+    fill(index, documents, step=15)
+    index.remember_alignment("xtr")
+    assert index.alignment == "xtr"
+    query = corpus(1, rng)[0]
+    for least in (0, 20):  # a filter makes another collection of it
+        k_prime = round(0.25 * sum(map(len, documents[least:])))
+        (own,) = index.search(query, k=50, filter=f"n >= {least}")
+        (same,) = index.search(query, k=50, filter=f"n >= {least}", alignment=f"xtr:{k_prime}")
+        (other,) = index.search(query, k=50, filter=f"n >= {least}", alignment=f"xtr:{k_prime + 5}")
+        assert own.ids == same.ids
+        np.testing.assert_array_equal(own.scores, same.scores)
+        assert len(own) != len(other) or np.abs(own.scores - other.scores).max() > 1e-4
+    expected = weft.score(query, TokenVectors.from_list(documents), "xtr")
+    (ranking,) = index.search(query, k=50)
+    for result in ranking:
+        assert result.score == pytest.approx(float(expected[int(result.id[1:])]), rel=1e-5, abs=1e-6)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(problem=problems(), k_prime=st.integers(1, 9), impute=st.sampled_from(["kth", "zero", "none", "0.7"]))
 def test_xtr_on_odd_collections(tmp_path_factory, problem, k_prime, impute):

@@ -96,10 +96,18 @@ def register_imputation(name: str, estimate: Imputation) -> None:
     _IMPUTATIONS[name] = estimate
 
 
+SHARE = 0.0025
+"""Where no k′ is given, a query token retrieves this share of all tokens (40,000 in the paper, of millions).
+Chosen on dev splits: with fewer real matches are cut off, with more the score counts differences that mean nothing."""
+LEAST = 100
+"""… and so many at the least."""
+
+
 @dataclass(frozen=True)
 class XTR(Alignment):
     """XTR's inference score (eq. 4): retrieved similarities, and m_i in place of those not retrieved.
 
+    ``k_prime`` tokens are retrieved for each query token; 0, plain ``"xtr"``, takes as many as suit the collection.
     ``impute`` chooses m_i: ``"kth"`` (the k′-th score, an upper bound of what is missing), ``"zero"``, a
     number such as ``"0.2"``, a name given to `register_imputation`, or ``"none"``: no imputation, the mean over
     what was retrieved as in eq. 2. With imputation Z is n, so when all tokens are retrieved this is ColBERT's
@@ -108,12 +116,13 @@ class XTR(Alignment):
 
     name: ClassVar[str] = "xtr"
     reference: ClassVar[str] = "XTR eq. 4"
-    k_prime: int
+    k_prime: int = 0
     impute: str = "kth"
     z: str = "query"
 
     def _check(self) -> None:
-        self._settle(k_prime=check_count(self.k_prime, "k_prime", type(self).__name__))
+        suited = self.k_prime == 0 and not isinstance(self.k_prime, bool)
+        self._settle(k_prime=0 if suited else check_count(self.k_prime, "k_prime", type(self).__name__))
         number = _as_number(str(self.impute))
         self._settle(impute=str(self.impute) if number is None else repr(number))  # 0.2, "0.20": one alignment
         if self.impute not in ("none", *_IMPUTATIONS) and number is None:
@@ -125,13 +134,23 @@ class XTR(Alignment):
         """The Z in use: without imputation "query" means the query tokens that retrieved something, ΣA (eq. 2)."""
         return "sum" if self.impute == "none" and self.z == "query" else self.z
 
+    def retrieves(self, tokens: int) -> int:
+        """Return how many tokens each query token retrieves from a collection of so many.
+
+        Examples
+        --------
+        >>> XTR(4000).retrieves(1_000_000), XTR().retrieves(1_000_000), XTR().retrieves(500)
+        (4000, 2500, 100)
+        """
+        return self.k_prime or max(LEAST, round(SHARE * tokens))
+
     def pairwise(self, pairs: Pairs) -> Array:
         return self.solve(pairs)[1]
 
     def solve(self, pairs: Pairs) -> tuple[Array, Array]:
         """Return Ŝ = Â·S + (1 − Â)·m and its row-wise argmax, the two factors of eq. 4."""
         xp = pairs.xp
-        retrieved, last = retrieve_tokens(pairs, self.k_prime)
+        retrieved, last = retrieve_tokens(pairs, self.retrieves(int(xp.sum(pairs.document_lengths))))
         if self.impute == "none":
             return pairs.S, pairs.indicator(top_mask(pairs.S, 1, retrieved))
         number = _as_number(self.impute)

@@ -31,12 +31,13 @@ def xtr_scores(
     A document that is no candidate scores −∞. All alignments share one token retrieval, with the greatest k′.
     """
     owners = Owners(encoded.documents)
-    most = min(max(alignment.k_prime for alignment in alignments), encoded.documents.n_tokens)
+    tokens = encoded.documents.n_tokens
+    most = min(max(alignment.retrieves(tokens) for alignment in alignments), tokens)
     for number in range(len(encoded.queries)):
         rows, similarity = top_tokens(encoded.queries[number], encoded.documents, most)
         scores, found = [], []
         for alignment in alignments:
-            k = min(alignment.k_prime, most)
+            k = min(alignment.retrieves(tokens), most)
             hits = owners.hits(rows[:, :k], similarity[:, :k])
             terms = score_hits(hits, similarity[:, k - 1], owners.lengths, alignment)
             row = np.full(len(encoded.documents), -np.inf, dtype=np.float32)

@@ -30,7 +30,7 @@ AlignmentOption = Annotated[
     typer.Option(
         "--alignment",
         "-a",
-        help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr:4000, da:2, exact-match, …; the index's own.",
+        help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr, da:2, exact-match, …; the index's own.",
     ),
 ]
 FilterOption = Annotated[

@@ -65,7 +65,7 @@ def evaluate(
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="A row for each; may be repeated. xtr takes a k′ that suits."),
+        typer.Option("--alignment", "-a", help="A row for each; may be repeated."),
     ] = None,
     single: Annotated[
         list[str] | None,
@@ -223,11 +223,10 @@ def _systems(models: _Models) -> list[System]:
 
     from weft.alignment import Alignment
     from weft.encoders import Encoder
-    from weft.evaluation.baselines import BM25_SYSTEM, SUITED, LateInteraction, single_vector
+    from weft.evaluation.baselines import BM25_SYSTEM, LateInteraction, single_vector
 
     for alignment in models.alignments:
-        if alignment != SUITED:
-            Alignment.parse(alignment)  # refused before hours of encoding
+        Alignment.parse(alignment)  # refused before hours of encoding
     systems = [BM25_SYSTEM] if models.bm25 else []
     for text in models.single:
         name, folder = _named(text)

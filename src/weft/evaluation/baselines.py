@@ -15,20 +15,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.alignment import XTR, Alignment
+from weft.alignment import Alignment
 from weft.encoders import Encoder
 from weft.errors import missing_extra
 from weft.evaluation.pools import DEPTH, Encoded, Loaded, Pool, encode
 from weft.evaluation.runs import Run, ranked
-from weft.evaluation.scoring import K_PRIME, LEAST_K_PRIME, score_all, to_run, xtr_for
+from weft.evaluation.scoring import score_all, to_run
 from weft.search import Index
 from weft.search.bm25 import BM25
 from weft.types import Document, TokenVectors
 
 IN_MEMORY = 20_000
 """Larger pools are searched through an index; of smaller ones every document is scored exactly."""
-SUITED = "xtr"
-"""The name for XTR with a k′ that suits the pool."""
 _AT_ONCE = 1024
 
 Candidates: TypeAlias = Mapping[str, Sequence[str]]
@@ -109,9 +107,9 @@ def late_interaction(
     *,
     threads: int = 1,
 ) -> Run:
-    """Rank the documents of a pool under an alignment, exactly; ``"xtr"`` takes a k′ that suits the pool."""
-    chosen = xtr_for(encoded.documents) if alignment == SUITED else Alignment.parse(alignment)
-    return to_run(pool.queries, list(pool.documents), score_all(encoded, chosen, threads=threads), depth, among=among)
+    """Rank the documents of a pool under an alignment, exactly."""
+    scores = score_all(encoded, alignment, threads=threads)
+    return to_run(pool.queries, list(pool.documents), scores, depth, among=among)
 
 
 @dataclass(eq=False)
@@ -133,15 +131,15 @@ class LateInteraction:
     _held: dict[str, Encoded] = field(default_factory=dict, repr=False)
 
     def system(self, alignment: Alignment | str) -> System:
-        """Return the row of one alignment; ``"xtr"`` is XTR with a k′ that suits the pool."""
-        label = "XTR" if alignment == SUITED else str(Alignment.parse(alignment))
+        """Return the row of one alignment."""
+        alignment = Alignment.parse(alignment)
 
         def search(pool: Pool, depth: int, among: Candidates | None = None) -> Run:
             if len(pool.documents) > IN_MEMORY:
                 return self._through_an_index(pool, alignment, depth, among)
             return late_interaction(pool, self.encoded(pool), alignment, depth, among, threads=self.threads)
 
-        return System(f"{self.name}, {label}", search)
+        return System(f"{self.name}, {alignment}", search)
 
     def encoded(self, pool: Pool) -> Encoded:
         """Return the pool's token vectors; those of the last pool are held."""
@@ -156,12 +154,7 @@ class LateInteraction:
         encoder = self.encoder if isinstance(self.encoder, Encoder) else self.encoder()
         tokens = encoder.encode_query(pool.queries.values(), truncation="ignore", threads=self.threads)
         with self._index(pool, encoder) as index:
-            k_prime = max(LEAST_K_PRIME, round(K_PRIME * index.info()["tokens"]))
-            options: dict[str, Any] = {
-                "alignment": XTR(k_prime) if alignment == SUITED else alignment,
-                "hits": False,
-                "threads": self.threads,
-            }
+            options: dict[str, Any] = {"alignment": alignment, "hits": False, "threads": self.threads}
             run = {}
             for i, query in enumerate(pool.queries):
                 mine: TokenVectors = tokens[i : i + 1]

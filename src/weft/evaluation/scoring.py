@@ -15,16 +15,8 @@ from weft.search.brute import NATIVE, score_documents
 from weft.search.imputed import score_hits
 from weft.types import Hits, TokenVectors
 
-K_PRIME = 0.02
-"""XTR's k′ on a pool as a share of all document tokens: the papers' 40,000 of millions would be all of them."""
-LEAST_K_PRIME = 1000
 BLOCK = 1_000_000
 """Document tokens compared at once: 4 bytes for each of them and each token of a query."""
-
-
-def xtr_for(documents: TokenVectors, impute: str = "kth") -> XTR:
-    """Return XTR's alignment with a k′ that suits a small collection."""
-    return XTR(max(LEAST_K_PRIME, round(K_PRIME * documents.n_tokens)), impute)
 
 
 def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1) -> NDArray[np.float32]:
@@ -70,7 +62,7 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
 
 def _from_tokens(query: NDArray[Any], documents: TokenVectors, owners: Owners, alignment: XTR) -> NDArray[np.float32]:
     found = np.full(len(documents), -np.inf, dtype=np.float32)
-    k = min(alignment.k_prime, documents.n_tokens)
+    k = min(alignment.retrieves(documents.n_tokens), documents.n_tokens)
     if len(query) and k:
         rows, similarity = top_tokens(query, documents, k)
         terms = score_hits(owners.hits(rows, similarity), similarity[:, -1], owners.lengths, alignment)

@@ -30,14 +30,14 @@ def kind(segment: Segment) -> tuple[Any, ...]:
     return none.values.dtype.str, none.token_ids is None, none.salience is None
 
 
-def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[TokenVectors]:
-    """Read documents of a segment a few thousand tokens at a time."""
+def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut documents of a segment into parts of a few thousand tokens."""
     tokens = np.cumsum(segment.offsets[ordinals + 1] - segment.offsets[ordinals])
     start = 0
     while start < len(ordinals):
         before = tokens[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(tokens, before + CHUNK_TOKENS, side="right")))
-        yield segment.select(ordinals[start:stop])
+        yield ordinals[start:stop]
         start = stop
 
 
@@ -53,7 +53,8 @@ def merged(parts: Sequence[Part], folder: Path) -> Iterator[TokenVectors]:
     with scratch_array(folder, none.values.dtype, shape) as values:
         start = 0
         for part in parts:
-            for some in in_parts(part.segment, part.ordinals):
+            for ordinals in in_parts(part.segment, part.ordinals):
+                some = part.segment.select(ordinals)
                 rows = slice(start, start + some.n_tokens)
                 values[rows] = some.values
                 if token_ids is not None and some.token_ids is not None:

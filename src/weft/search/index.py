@@ -22,7 +22,7 @@ from weft.index.merging import in_parts
 from weft.index.pruning import kept, prune
 from weft.index.store import LiveSegment, Store, View
 from weft.search.brute import allowed_documents, score_documents
-from weft.search.coded import Allowed, Effort, probe, search_coded, search_exactly
+from weft.search.coded import Allowed, Effort, comparable, probe, search_coded, search_exactly
 from weft.search.imputed import Imputed, score_hits
 from weft.search.terms import aligned_terms
 from weft.search.tokens import retrieve_tokens
@@ -123,7 +123,7 @@ class Index(Store):
             How many documents at the most.
         alignment : Alignment or str, optional
             What relevance is; by default the index's own: the sum of max, or what `remember_alignment` was given.
-            ``"xtr:k_prime"`` scores from retrieved tokens alone.
+            ``"xtr:k_prime"`` scores from retrieved tokens alone, ``"xtr"`` with a k′ that suits the collection.
         filter : Filter or str, optional
             Only documents whose metadata match are looked at.
         exact : bool
@@ -276,14 +276,26 @@ class _Search:
     def _from_tokens(self, query: TokenVectors) -> _Found:
         assert isinstance(self.alignment, XTR)
         ordinals = [self._with_tokens(s, query, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
-        parts = (part for s, o in zip(self.view.segments, ordinals, strict=True) for part in in_parts(s.segment, o))
-        hits, last = retrieve_tokens(query[0], parts, self.alignment.k_prime)
+        parts = (
+            (turned[0], documents)
+            for s, o in zip(self.view.segments, ordinals, strict=True)
+            for some in in_parts(s.segment, o)
+            for turned, documents in [comparable(s.segment, query, some)]
+        )
+        hits, last = retrieve_tokens(query.n_tokens, parts, self.alignment.retrieves(self._tokens))
         lengths = [np.diff(s.segment.offsets)[o] for s, o in zip(self.view.segments, ordinals, strict=True)]
         numbers = np.repeat([s.number for s in self.view.segments], [len(o) for o in ordinals]).astype(np.int64)
         empty = np.zeros(0, np.int64)
         terms = score_hits(hits, last, np.concatenate([empty, *lengths]), self.alignment)
         places = np.concatenate([empty, *ordinals])[terms.documents]
         return _Found(numbers[terms.documents], places, terms.scores, terms=terms)
+
+    @cached_property
+    def _tokens(self) -> int:
+        """Tokens of all documents that may be scored."""
+        lengths = (np.diff(s.segment.offsets) for s in self.view.segments)
+        kept = (n if a.mask is None else n[a.mask] for n, a in zip(lengths, self.allowed, strict=True))
+        return sum(int(n.sum()) for n in kept)
 
     def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: Allowed) -> NDArray[np.int64]:
         """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""

@@ -15,25 +15,32 @@ from weft.types import Hits, TokenVectors
 
 
 def retrieve_tokens(
-    query: NDArray[np.float32], parts: Iterable[TokenVectors], k_prime: int
+    n: int, parts: Iterable[tuple[NDArray[np.float32], TokenVectors]], k_prime: int
 ) -> tuple[Hits, NDArray[np.float32]]:
     """Return the hits, and each query token's last retrieved similarity, shape (n,).
 
-    `Hits.document` counts documents from 0 through all parts. Of equal similarities the first tokens are taken.
+    Parameters
+    ----------
+    n : int
+        Number of query tokens.
+    parts : iterable of (query, documents)
+        Some documents, and the query (n, dim) in the space of their vectors. `Hits.document` counts documents from 0
+        through all parts. Of equal similarities the first tokens are taken.
+    k_prime : int
 
     Examples
     --------
-    >>> parts = [TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]]]), TokenVectors.from_list([[[0.7, 0.3]]])]
-    >>> hits, last = retrieve_tokens(np.eye(2, dtype=np.float32), parts, k_prime=2)
+    >>> query = np.eye(2, dtype=np.float32)
+    >>> documents = [TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]]]), TokenVectors.from_list([[[0.7, 0.3]]])]
+    >>> hits, last = retrieve_tokens(2, [(query, part) for part in documents], k_prime=2)
     >>> hits.document.tolist(), [round(float(x), 2) for x in last]
     ([0, 1, 0, 0], [0.7, 0.5])
     """
-    n = len(query)
     similarity: NDArray[Any] = np.empty((n, 0), dtype=np.float32)
     document: NDArray[Any] = np.empty((n, 0), dtype=np.int64)
     token: NDArray[Any] = np.empty((n, 0), dtype=np.int32)
     base = 0
-    for part in parts:
+    for query, part in parts:
         # (n, kept + new): what was kept so far stands first, so that equal newcomers do not displace it.
         similarity = np.concatenate([similarity, query @ part.values.astype(np.float32, copy=False).T], axis=1)
         owner = np.repeat(np.arange(len(part)), part.lengths)
@@ -42,10 +49,25 @@ def retrieve_tokens(
         token = np.concatenate([token, np.broadcast_to(position, (n, part.n_tokens))], axis=1)
         base += len(part)
         if similarity.shape[1] > k_prime:
-            best = np.argsort(-similarity, axis=1, kind="stable")[:, :k_prime]
+            best = _largest(similarity, k_prime)
             similarity, document, token = (np.take_along_axis(a, best, axis=1) for a in (similarity, document, token))
     order = np.argsort(-similarity, axis=1, kind="stable")
     similarity, document, token = (np.take_along_axis(a, order, axis=1) for a in (similarity, document, token))
     kept = similarity.shape[1]
     hits = Hits(np.repeat(np.arange(n, dtype=np.int32), kept), document.ravel(), token.ravel(), similarity.ravel())
     return hits, similarity[:, -1] if kept else np.zeros(n, dtype=np.float32)
+
+
+def _largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Return where the k largest values of each row stand, (rows, k), ascending; of equal values the first.
+
+    Examples
+    --------
+    >>> _largest(np.array([[3.0, 1.0, 2.0, 3.0, 2.0]]), 3).tolist()
+    [[0, 2, 3]]
+    """
+    last = np.partition(values, -k, axis=1)[:, -k, None]
+    taken = values > last
+    equal = values == last
+    taken |= equal & (np.cumsum(equal, axis=1) <= k - taken.sum(axis=1, keepdims=True))
+    return np.nonzero(taken)[1].reshape(len(values), k)
