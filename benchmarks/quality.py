@@ -288,7 +288,8 @@ def main() -> None:
             f"Command: `python benchmarks/quality.py --data FOLDER --work FOLDER{cut} "
             f"--collections {' '.join(options.collections)} {models} --write`; weft {version('weft')}.",
             f"In brackets: documents of the pool, with up to {options.queries} queries each. PCA-128 is fitted to the "
-            "pool's own documents. Pruned: the kept tokens alone; refined: then all tokens for the best 100.",
+            "pool's own documents. XTR: scored from retrieved tokens alone, k′ as plain `xtr` takes it, the k′-th score "
+            "imputed. Pruned: the kept tokens alone; refined: then all tokens for the best 100 (ALIGNER §3.2).",
             "",
         ]
         write_section(options.name, options.title, [*about, *results.table()])
