@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import weft
 from strategies import problems
 from weft import Document, TokenVectors, WeftError
 from weft.index.pruning import prune
 from weft.search import Index
+from weft.search.tokens import largest
 
 
 @pytest.fixture
@@ -64,6 +66,12 @@ def test_xtr_equals_its_definition_on_the_candidates(index, alignment):
     for result in ranking:
         assert result.score == pytest.approx(float(expected[int(result.id[1:])]), rel=1e-5, abs=1e-6)
     assert not ranking.certified
+
+
+@given(values=arrays(np.float32, (3, 12), elements=st.integers(0, 4)), k=st.integers(1, 12))
+def test_of_equal_similarities_the_first_are_the_largest(values, k):
+    expected = np.sort(np.argsort(-values, axis=1, kind="stable")[:, :k], axis=1)
+    np.testing.assert_array_equal(largest(values, k), expected)
 
 
 def test_xtr_alone_takes_a_k_prime_that_suits_what_is_searched(index, monkeypatch):

@@ -13,6 +13,7 @@ from weft.errors import invalid
 from weft.evaluation.pools import Encoded
 from weft.search.brute import NATIVE, score_documents
 from weft.search.imputed import score_hits
+from weft.search.tokens import largest
 from weft.types import Hits, TokenVectors
 
 BLOCK = 1_000_000
@@ -95,7 +96,7 @@ def top_tokens(
         S = q @ part.T  # (n, tokens of the block)
         some = np.broadcast_to(np.arange(len(part)), S.shape)
         if k < S.shape[1]:
-            some = np.sort(np.argpartition(-S, k - 1, axis=1)[:, :k], axis=1)
+            some = largest(S, k)
             S = np.take_along_axis(S, some, axis=1)
         rows = np.concatenate([rows, some + start], axis=1)
         kept = np.concatenate([kept, S], axis=1)

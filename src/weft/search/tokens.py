@@ -49,7 +49,7 @@ def retrieve_tokens(
         token = np.concatenate([token, np.broadcast_to(position, (n, part.n_tokens))], axis=1)
         base += len(part)
         if similarity.shape[1] > k_prime:
-            best = _largest(similarity, k_prime)
+            best = largest(similarity, k_prime)
             similarity, document, token = (np.take_along_axis(a, best, axis=1) for a in (similarity, document, token))
     order = np.argsort(-similarity, axis=1, kind="stable")
     similarity, document, token = (np.take_along_axis(a, order, axis=1) for a in (similarity, document, token))
@@ -58,16 +58,19 @@ def retrieve_tokens(
     return hits, similarity[:, -1] if kept else np.zeros(n, dtype=np.float32)
 
 
-def _largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Return where the k largest values of each row stand, (rows, k), ascending; of equal values the first.
 
     Examples
     --------
-    >>> _largest(np.array([[3.0, 1.0, 2.0, 3.0, 2.0]]), 3).tolist()
+    >>> largest(np.array([[3.0, 1.0, 2.0, 3.0, 2.0]]), 3).tolist()
     [[0, 2, 3]]
     """
-    last = np.partition(values, -k, axis=1)[:, -k, None]
-    taken = values > last
+    chosen = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
+    found = np.take_along_axis(values, chosen, axis=1)
+    last = found.min(axis=1, keepdims=True)
     equal = values == last
-    taken |= equal & (np.cumsum(equal, axis=1) <= k - taken.sum(axis=1, keepdims=True))
-    return np.nonzero(taken)[1].reshape(len(values), k)
+    for row in np.flatnonzero(equal.sum(axis=1) > (found == last).sum(axis=1)):  # more of them than fit
+        above = np.flatnonzero(values[row] > last[row])
+        chosen[row] = np.sort(np.concatenate([above, np.flatnonzero(equal[row])[: k - len(above)]]))
+    return chosen
