@@ -155,3 +155,4 @@ class TestOpening:
             assert index.index.model == ""
         with weft.TextIndex.open(tmp_path / "x.weft") as index:
             assert index.search(QUERY)
+        assert weft.Encoder.load(model.name).fingerprint == weft.Encoder.load().fingerprint  # it has a name, too

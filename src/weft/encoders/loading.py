@@ -84,7 +84,7 @@ def locate(
     local_files_only: bool = False,
     with_code: bool = False,
 ) -> tuple[Path, str]:
-    """Return the folder of a model, downloaded if it is a name on the hub, and what to call it."""
+    """Return the folder of a model, and what to call it; names are the bundled model's or the hub's (downloaded)."""
     if not isinstance(name_or_path, (str, Path)):
         raise invalid("name_or_path", "Encoder.load", "a folder or the name of a model", name_or_path)
     text = str(name_or_path)
@@ -93,6 +93,8 @@ def locate(
         return folder, text
     if folder.is_file():
         raise CheckpointError(f"{text} is a file; a model is a folder")
+    if text == BUNDLED.name and is_light_folder(BUNDLED):
+        return BUNDLED, text
     if isinstance(name_or_path, Path) or not _may_be_hub_name(text):
         raise CheckpointError(f"there is no folder {text}")
     return download(text, revision, cache_folder, local_files_only, with_code), text
