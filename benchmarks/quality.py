@@ -209,18 +209,19 @@ class Measuring:
             self.model(name, lambda encodings=encodings: encodings.of(self.pool))
 
     def base(self, name: str, hidden: Hidden) -> None:
-        rows = [f"{name}, one vector", f"{name}, sum-of-max", f"{name} PCA-128, sum-of-max"]
-        retrieved = {i: f"{name}, XTR, impute {i}" for i in self.options.imputations}
-        if self.wanted(*rows, *retrieved.values()):
+        imputations = tuple(self.options.imputations)
+        one, whole, reduced = f"{name}, one vector", f"{name}, sum-of-max", f"{name} PCA-128, sum-of-max"
+        retrieved = [row.replace("sum-of-max", f"XTR, impute {i}") for row in (whole, reduced) for i in imputations]
+        if self.wanted(one, whole, reduced, *retrieved):
             queries, documents = hidden.of(self.pool)
-            self.put(rows[0], pooled(queries) @ pooled(documents).T)
-            whole = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
-            scores = late_scores(*whole, tuple(retrieved))
-            self.put(rows[1], scores["colbert"])
-            for i, row in retrieved.items():
-                self.put(row, scores[i])
-            W = np.linalg.eigh(whole[1].values.T @ whole[1].values)[1][:, :-129:-1].T
-            self.put(rows[2], late_scores(projected(queries, W), projected(documents, W))["colbert"])
+            self.put(one, pooled(queries) @ pooled(documents).T)
+            sides = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
+            W = np.linalg.eigh(sides[1].values.T @ sides[1].values)[1][:, :-129:-1].T
+            for row, texts in ((whole, sides), (reduced, [projected(side, W) for side in (queries, documents)])):
+                scores = late_scores(*texts, imputations)
+                self.put(row, scores["colbert"])
+                for i in imputations:
+                    self.put(row.replace("sum-of-max", f"XTR, impute {i}"), scores[i])
 
     def model(self, name: str, vectors: Callable[[], tuple[TokenVectors, TokenVectors]]) -> None:
         rows = {"colbert": f"{name}, sum-of-max"}
@@ -287,9 +288,10 @@ def main() -> None:
         about = [
             f"Command: `python benchmarks/quality.py --data FOLDER --work FOLDER{cut} "
             f"--collections {' '.join(options.collections)} {models} --write`; weft {version('weft')}.",
-            f"In brackets: documents of the pool, with up to {options.queries} queries each. PCA-128 is fitted to the "
-            "pool's own documents. XTR: scored from retrieved tokens alone, k′ as plain `xtr` takes it, the k′-th score "
-            "imputed. Pruned: the kept tokens alone; refined: then all tokens for the best 100 (ALIGNER §3.2).",
+            f"In brackets: documents of the pool, with up to {options.queries} queries each (all, of whole "
+            "collections). PCA-128 is fitted to the pool's own documents. XTR: scored from retrieved tokens alone, k′ "
+            "as plain `xtr` takes it, the k′-th score imputed. Pruned: the kept tokens alone; refined: then all tokens "
+            "for the best 100 (ALIGNER §3.2).",
             "",
         ]
         write_section(options.name, options.title, [*about, *results.table()])

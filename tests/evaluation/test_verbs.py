@@ -121,9 +121,9 @@ class TestCollections:
         second = json.loads(run(*again, "--format", "json")[1])["results"][0]["measures"]
         assert first == second
         # And can be compared with.
-        code, out, _ = run("evaluate", collection, "--no-late", "--compare", tmp_path / "runs/tiny/tiny--XTR.run")
+        code, out, _ = run("evaluate", collection, "--no-late", "--compare", tmp_path / "runs/tiny/tiny--xtr.run")
         assert code == 0
-        assert "beside tiny--XTR" in out
+        assert "beside tiny--xtr" in out
 
     def test_a_suite_goes_on_where_a_collection_is_missing(self, collection, run, caplog):
         other = collection.parent / "other"

@@ -75,8 +75,8 @@ def test_of_equal_similarities_the_first_are_the_largest(values, k):
 
 
 def test_xtr_alone_takes_a_k_prime_that_suits_what_is_searched(index, monkeypatch):
-    monkeypatch.setattr("weft.alignment.xtr.LEAST", 2)
-    monkeypatch.setattr("weft.alignment.xtr.SHARE", 0.25)
+    monkeypatch.setattr("weft.alignment.xtr.LEAST_K_PRIME", 2)
+    monkeypatch.setattr("weft.alignment.xtr.K_PRIME_SHARE", 0.25)
     rng = np.random.default_rng(1)
     documents = corpus(40, rng)
     fill(index, documents, step=15)

@@ -9,12 +9,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
+from safetensors.torch import load_file, save_file
+
 from weft import Encoder
 from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
-from weft.errors import DataError
+from weft.errors import CheckpointError, DataError
 from weft.training.recipes import build_recipe
-from weft.training.run import train
+from weft.training.run import check, train
 
 pytestmark = [
     pytest.mark.torch,
@@ -96,6 +98,26 @@ def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
         found = losses(train(recipe(output, model=model, loss=loss, training=remembering), progress=False))
         assert found == pytest.approx(plain, rel=1e-2)  # the states are kept in half precision
     assert next((tmp_path / "states").glob("*/states.f16")).stat().st_size > 0
+
+
+@pytest.mark.parametrize("key", ["optimizer", "scheduler"])
+def test_check_refuses_what_the_trainer_does_not_know(recipe, key):
+    with pytest.raises(DataError, match=r"\[training\] is refused.*nonsense"):
+        check(recipe(training={key: "nonsense"}))
+
+
+def test_check_refuses_a_base_that_is_not_whole(recipe, tiny_bert, tmp_path):
+    broken = shutil.copytree(tiny_bert, tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    some = {name: tensor for name, tensor in weights.items() if ".layer.1." not in f".{name}"}
+    assert len(some) < len(weights)
+    save_file(some, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="not whole"):
+        check(recipe(model={"base": str(broken)}))
+    whole = (tiny_bert / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match="could not be loaded"):
+        check(recipe(model={"base": str(broken)}))
 
 
 def test_goes_on_from_a_checkpoint_with_new_heads(recipe):

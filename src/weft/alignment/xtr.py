@@ -96,10 +96,10 @@ def register_imputation(name: str, estimate: Imputation) -> None:
     _IMPUTATIONS[name] = estimate
 
 
-SHARE = 0.0025
+K_PRIME_SHARE = 0.0025
 """Where no k′ is given, a query token retrieves this share of all tokens (40,000 in the paper, of millions).
 Chosen on dev splits: with fewer real matches are cut off, with more the score counts differences that mean nothing."""
-LEAST = 100
+LEAST_K_PRIME = 100
 """… and so many at the least."""
 
 
@@ -142,7 +142,7 @@ class XTR(Alignment):
         >>> XTR(4000).retrieves(1_000_000), XTR().retrieves(1_000_000), XTR().retrieves(500)
         (4000, 2500, 100)
         """
-        return self.k_prime or max(LEAST, round(SHARE * tokens))
+        return self.k_prime or max(LEAST_K_PRIME, round(K_PRIME_SHARE * tokens))
 
     def pairwise(self, pairs: Pairs) -> Array:
         return self.solve(pairs)[1]

@@ -101,7 +101,7 @@ class Encoder:
         name_or_path : str or Path, optional
             A folder or the name of a model on the Hugging Face hub: a light folder (`weft.encoders.export`), or a
             checkpoint of sentence-transformers, PyLate, Stanford ColBERT, XTR or a plain Hugging Face encoder. By
-            default the model that comes with weft.
+            default the model that comes with weft, ``"weft-small"``.
         backend : str
             ``"light"`` (ONNX Runtime), ``"torch"``, or ``"auto"``: whichever the folder is for.
         device : str, optional

@@ -93,7 +93,7 @@ def locate(
         return folder, text
     if folder.is_file():
         raise CheckpointError(f"{text} is a file; a model is a folder")
-    if text == BUNDLED.name and is_light_folder(BUNDLED):
+    if name_or_path == BUNDLED.name and is_light_folder(BUNDLED):
         return BUNDLED, text
     if isinstance(name_or_path, Path) or not _may_be_hub_name(text):
         raise CheckpointError(f"there is no folder {text}")

@@ -282,7 +282,7 @@ class _Search:
             for some in in_parts(s.segment, o)
             for turned, documents in [comparable(s.segment, query, some)]
         )
-        hits, last = retrieve_tokens(query.n_tokens, parts, self.alignment.retrieves(self._tokens))
+        hits, last = retrieve_tokens(query.n_tokens, parts, self.alignment.retrieves(self._n_tokens))
         lengths = [np.diff(s.segment.offsets)[o] for s, o in zip(self.view.segments, ordinals, strict=True)]
         numbers = np.repeat([s.number for s in self.view.segments], [len(o) for o in ordinals]).astype(np.int64)
         empty = np.zeros(0, np.int64)
@@ -291,11 +291,11 @@ class _Search:
         return _Found(numbers[terms.documents], places, terms.scores, terms=terms)
 
     @cached_property
-    def _tokens(self) -> int:
+    def _n_tokens(self) -> int:
         """Tokens of all documents that may be scored."""
         lengths = (np.diff(s.segment.offsets) for s in self.view.segments)
-        kept = (n if a.mask is None else n[a.mask] for n, a in zip(lengths, self.allowed, strict=True))
-        return sum(int(n.sum()) for n in kept)
+        allowed = (n if a.mask is None else n[a.mask] for n, a in zip(lengths, self.allowed, strict=True))
+        return sum(int(n.sum()) for n in allowed)
 
     def _with_tokens(self, s: LiveSegment, query: TokenVectors, allowed: Allowed) -> NDArray[np.int64]:
         """Return the documents whose tokens are worth comparing: all of a flat segment, candidates of a coded one."""

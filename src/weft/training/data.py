@@ -135,7 +135,10 @@ def _row(value: Mapping[str, Any], where: str) -> Row:
     except KeyError as error:
         raise DataError(f"{where!r}: a row without {error.args[0]!r}; it has {', '.join(map(repr, value))}") from None
     negatives = value.get("negatives") or ([value["negative"]] if value.get("negative") else [])
-    scores = [float(score) for score in value.get("scores") or []]
+    try:
+        scores = [float(score) for score in value.get("scores") or []]
+    except (TypeError, ValueError):
+        raise DataError(f"{where!r}: scores are numbers, one for each document; got {value['scores']!r}") from None
     return Row(query, positive, [str(text) for text in negatives], scores)
 
 

@@ -17,9 +17,10 @@ from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from torch import nn
 
 from weft.encoders.importers import detect, import_checkpoint
+from weft.encoders.importers.files import check_whole
 from weft.encoders.salience import Salience
 from weft.encoders.whole_text import WholeTextProjection
-from weft.errors import DataError
+from weft.errors import CheckpointError, DataError
 from weft.training.frozen import freeze
 from weft.training.projection import build_projection, with_whole_text
 from weft.training.recipes import ModelSettings
@@ -102,13 +103,20 @@ def load_transformer(settings: ModelSettings) -> Transformer:
         and not Path(settings.base).exists()
     ):
         raise DataError(f"no such model folder: {settings.base!r}")
-    return Transformer(
-        settings.base,
-        query_length=settings.query_length,
-        document_length=settings.document_length,
-        max_seq_length=max(settings.query_length, settings.document_length),
-        config_kwargs=config,
-    )
+    try:
+        transformer = Transformer(
+            settings.base,
+            query_length=settings.query_length,
+            document_length=settings.document_length,
+            max_seq_length=max(settings.query_length, settings.document_length),
+            config_kwargs=config,
+        )
+    except Exception as error:  # whatever the libraries below make of a broken checkpoint
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise CheckpointError(f"the base {settings.base} could not be loaded: {reason}") from error
+    if Path(settings.base).is_dir():
+        check_whole(transformer, Path(settings.base))
+    return transformer
 
 
 def mask_module(settings: ModelSettings) -> MultiVectorMask:

@@ -124,6 +124,7 @@ def assemble(recipe: Recipe) -> Run:
 
 def check(recipe: Recipe) -> list[str]:
     """Do everything that a run does before its first step, and the loss of one small batch; return a summary."""
+    _arguments(recipe, {}, progress=False)
     run = assemble(recipe)
     summary = []
     for source, rows, corpus in run.sources:
@@ -213,30 +214,34 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
         names = {column for dataset in datasets.values() for column in dataset.column_names} - {"scores"}
         sides = {name: recipe.model.query_prefix if name == "query" else recipe.model.document_prefix for name in names}
         prompts = {"prompts": sides}
-    return MultiVectorEncoderTrainingArguments(
-        output_dir=str(Path(settings.output) / "checkpoints"),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.gradient_accumulation,
-        learning_rate=settings.learning_rate,
-        learning_rate_mapping=rates,
-        warmup_steps=round(settings.warmup * settings.steps),
-        weight_decay=settings.weight_decay,
-        lr_scheduler_type=settings.scheduler,
-        optim=settings.optimizer,
-        bf16=settings.precision == "bf16",
-        fp16=settings.precision == "fp16",
-        seed=settings.seed,
-        data_seed=settings.seed,
-        save_steps=settings.save_every,
-        save_total_limit=2,
-        logging_steps=settings.log_every,
-        batch_sampler="no_duplicates",
-        multi_dataset_batch_sampler="proportional",
-        disable_tqdm=not progress,
-        report_to=[],
-        **prompts,
-    )
+    try:
+        return MultiVectorEncoderTrainingArguments(
+            output_dir=str(Path(settings.output) / "checkpoints"),
+            max_steps=settings.steps,
+            per_device_train_batch_size=settings.batch_size,
+            gradient_accumulation_steps=settings.gradient_accumulation,
+            learning_rate=settings.learning_rate,
+            learning_rate_mapping=rates,
+            warmup_steps=round(settings.warmup * settings.steps),
+            weight_decay=settings.weight_decay,
+            lr_scheduler_type=settings.scheduler,
+            optim=settings.optimizer,
+            bf16=settings.precision == "bf16",
+            fp16=settings.precision == "fp16",
+            seed=settings.seed,
+            data_seed=settings.seed,
+            save_steps=settings.save_every,
+            save_total_limit=2,
+            logging_steps=settings.log_every,
+            batch_sampler="no_duplicates",
+            multi_dataset_batch_sampler="proportional",
+            disable_tqdm=not progress,
+            report_to=[],
+            **prompts,
+        )
+    except ValueError as error:  # an optimizer or a schedule that the trainer does not know
+        reason = next(line.strip() for line in [*str(error).splitlines(), "not understood"] if line.strip())
+        raise DataError(f"the recipe's [training] is refused: {reason}") from None
 
 
 def _encoder(model: MultiVectorEncoder) -> Encoder:
