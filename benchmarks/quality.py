@@ -209,37 +209,39 @@ class Measuring:
             self.model(name, lambda encodings=encodings: encodings.of(self.pool))
 
     def base(self, name: str, hidden: Hidden) -> None:
-        imputations = tuple(self.options.imputations)
-        one, whole, reduced = f"{name}, one vector", f"{name}, sum-of-max", f"{name} PCA-128, sum-of-max"
-        retrieved = [row.replace("sum-of-max", f"XTR, impute {i}") for row in (whole, reduced) for i in imputations]
-        if self.wanted(one, whole, reduced, *retrieved):
+        one, reduced = f"{name}, one vector", f"{name} PCA-128"
+        if self.wanted(one, *self.late_rows(name).values(), *self.late_rows(reduced).values()):
             queries, documents = hidden.of(self.pool)
             self.put(one, pooled(queries) @ pooled(documents).T)
-            sides = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
-            W = np.linalg.eigh(sides[1].values.T @ sides[1].values)[1][:, :-129:-1].T
-            for row, texts in ((whole, sides), (reduced, [projected(side, W) for side in (queries, documents)])):
-                scores = late_scores(*texts, imputations)
-                self.put(row, scores["colbert"])
-                for i in imputations:
-                    self.put(row.replace("sum-of-max", f"XTR, impute {i}"), scores[i])
+            whole = [TokenVectors(unit(side.values.astype(np.float32)), side.offsets) for side in (queries, documents)]
+            self.late(name, *whole)
+            W = np.linalg.eigh(whole[1].values.T @ whole[1].values)[1][:, :-129:-1].T
+            self.late(reduced, projected(queries, W), projected(documents, W))
+
+    def late_rows(self, name: str) -> dict[str, str]:
+        """Return the names of a model's rows, by the key of their scores in `late_scores`."""
+        return {"colbert": f"{name}, sum-of-max"} | {i: f"{name}, XTR, impute {i}" for i in self.options.imputations}
+
+    def late(self, name: str, queries: TokenVectors, documents: TokenVectors) -> np.ndarray:
+        """Put the rows of late interaction; return the scores of sum-of-max."""
+        scores = late_scores(queries, documents, tuple(self.options.imputations))
+        for key, row in self.late_rows(name).items():
+            self.put(row, scores[key])
+        return scores["colbert"]
 
     def model(self, name: str, vectors: Callable[[], tuple[TokenVectors, TokenVectors]]) -> None:
-        rows = {"colbert": f"{name}, sum-of-max"}
-        rows |= {i: f"{name}, XTR, impute {i}" for i in self.options.imputations}
         pruned = {beta: f"{name}, β_q 50 %, β_d {beta:.0%}, pruned" for beta in self.options.pruning}
-        if not self.wanted(*rows.values(), *pruned.values()):
+        if not self.wanted(*self.late_rows(name).values(), *pruned.values()):
             return
         queries, documents = vectors()
-        scores = late_scores(queries, documents, tuple(i for i in rows if i != "colbert"))
-        for i, row in rows.items():
-            self.put(row, scores[i])
+        scores = self.late(name, queries, documents)
         for beta_d, row in pruned.items():
             if documents.salience is not None:
                 some = late_scores(prune(queries, 0.5), prune(documents, beta_d))["colbert"]
                 self.put(row, some)
                 # The paper's protocol (ALIGNER §3.2): pruned tokens retrieve, all tokens re-rank the best 100.
                 depth = np.sort(some, axis=1)[:, -min(100, some.shape[1])][:, None]
-                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores["colbert"], -np.inf))
+                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores, -np.inf))
 
 
 def with_heads(folder: str, hidden: Hidden, pool: Pool) -> tuple[TokenVectors, TokenVectors]:

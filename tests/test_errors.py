@@ -18,7 +18,7 @@ CASES = {
     "p = 0": (lambda: Alignment.parse("top-p:0"), ["'p'", "TopP", "(0, 1]", "0"]),
     "p > 1": (lambda: weft.score(Q, D, "top-p:1.01"), ["'p'", "(0, 1]", "1.01"]),
     "p NaN": (lambda: Alignment.parse("top-p:nan"), ["'p'", "(0, 1]", "nan"]),
-    "k_prime < 0": (lambda: Alignment.parse("xtr:-1"), ["'k_prime'", "-1"]),
+    "k_prime = 0": (lambda: Alignment.parse("xtr:0"), ["'k_prime'", "0"]),
     "k_train = 0": (lambda: Alignment.parse("xtr-in-batch:0"), ["'k_train'", "0"]),
     "unknown imputation": (lambda: Alignment.parse("xtr:5,impute=magic"), ["'impute'", "kth", "magic"]),
     "infinite imputation": (lambda: Alignment.parse("xtr:5,impute=inf"), ["'impute'", "finite", "inf"]),

@@ -90,6 +90,11 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     return MissingExtraError(f"{purpose} needs {package}, which is not installed: pip install 'weft[{extra}]'")
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of another library's message that says something, or the kind of error."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def _brief(value: object) -> str:
     # A bad array of a million numbers must not become a megabyte of message.
     text = repr(value)

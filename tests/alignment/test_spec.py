@@ -94,7 +94,7 @@ def test_xtr_without_a_k_prime_takes_a_share_of_the_tokens():
     assert XTR(7).retrieves(1_000_000) == 7
 
 
-@pytest.mark.parametrize("k_prime", [-1, False, 0.5])
+@pytest.mark.parametrize("k_prime", [-1, 0, False, 0.5])
 def test_k_primes_that_are_none(k_prime):
     with pytest.raises(WeftError, match="k_prime"):
         XTR(k_prime)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, fields
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, get_type_hints
+from types import NoneType
+from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 from weft.errors import invalid
 
@@ -99,6 +100,7 @@ class Spec:
 def _convert(text: str, kind: Any, parameter: str, owner: str) -> Any:
     if kind is str:
         return text.strip()
+    kind = next((k for k in get_args(kind) if k is not NoneType), kind)  # of a field that may be left out
     try:
         return kind(text)
     except ValueError:

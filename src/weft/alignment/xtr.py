@@ -107,7 +107,7 @@ LEAST_K_PRIME = 100
 class XTR(Alignment):
     """XTR's inference score (eq. 4): retrieved similarities, and m_i in place of those not retrieved.
 
-    ``k_prime`` tokens are retrieved for each query token; 0, plain ``"xtr"``, takes as many as suit the collection.
+    ``k_prime`` tokens are retrieved for each query token; without it, plain ``"xtr"``, as many as suit the collection.
     ``impute`` chooses m_i: ``"kth"`` (the k′-th score, an upper bound of what is missing), ``"zero"``, a
     number such as ``"0.2"``, a name given to `register_imputation`, or ``"none"``: no imputation, the mean over
     what was retrieved as in eq. 2. With imputation Z is n, so when all tokens are retrieved this is ColBERT's
@@ -116,13 +116,13 @@ class XTR(Alignment):
 
     name: ClassVar[str] = "xtr"
     reference: ClassVar[str] = "XTR eq. 4"
-    k_prime: int = 0
+    k_prime: int | None = None
     impute: str = "kth"
     z: str = "query"
 
     def _check(self) -> None:
-        suited = self.k_prime == 0 and not isinstance(self.k_prime, bool)
-        self._settle(k_prime=0 if suited else check_count(self.k_prime, "k_prime", type(self).__name__))
+        if self.k_prime is not None:
+            self._settle(k_prime=check_count(self.k_prime, "k_prime", type(self).__name__))
         number = _as_number(str(self.impute))
         self._settle(impute=str(self.impute) if number is None else repr(number))  # 0.2, "0.20": one alignment
         if self.impute not in ("none", *_IMPUTATIONS) and number is None:

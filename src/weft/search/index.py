@@ -277,10 +277,9 @@ class _Search:
         assert isinstance(self.alignment, XTR)
         ordinals = [self._with_tokens(s, query, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
         parts = (
-            (turned[0], documents)
+            comparable(s.segment, query, some)
             for s, o in zip(self.view.segments, ordinals, strict=True)
             for some in in_parts(s.segment, o)
-            for turned, documents in [comparable(s.segment, query, some)]
         )
         hits, last = retrieve_tokens(query.n_tokens, parts, self.alignment.retrieves(self._n_tokens))
         lengths = [np.diff(s.segment.offsets)[o] for s, o in zip(self.view.segments, ordinals, strict=True)]

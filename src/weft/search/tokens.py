@@ -15,7 +15,7 @@ from weft.types import Hits, TokenVectors
 
 
 def retrieve_tokens(
-    n: int, parts: Iterable[tuple[NDArray[np.float32], TokenVectors]], k_prime: int
+    n: int, parts: Iterable[tuple[TokenVectors, TokenVectors]], k_prime: int
 ) -> tuple[Hits, NDArray[np.float32]]:
     """Return the hits, and each query token's last retrieved similarity, shape (n,).
 
@@ -24,13 +24,13 @@ def retrieve_tokens(
     n : int
         Number of query tokens.
     parts : iterable of (query, documents)
-        Some documents, and the query (n, dim) in the space of their vectors. `Hits.document` counts documents from 0
+        Some documents, and the query of n tokens in the space of their vectors. `Hits.document` counts documents from 0
         through all parts. Of equal similarities the first tokens are taken.
     k_prime : int
 
     Examples
     --------
-    >>> query = np.eye(2, dtype=np.float32)
+    >>> query = TokenVectors.from_list([np.eye(2)])
     >>> documents = [TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]]]), TokenVectors.from_list([[[0.7, 0.3]]])]
     >>> hits, last = retrieve_tokens(2, [(query, part) for part in documents], k_prime=2)
     >>> hits.document.tolist(), [round(float(x), 2) for x in last]
@@ -42,7 +42,7 @@ def retrieve_tokens(
     base = 0
     for query, part in parts:
         # (n, kept + new): what was kept so far stands first, so that equal newcomers do not displace it.
-        similarity = np.concatenate([similarity, query @ part.values.astype(np.float32, copy=False).T], axis=1)
+        similarity = np.concatenate([similarity, query.values @ part.values.astype(np.float32, copy=False).T], axis=1)
         owner = np.repeat(np.arange(len(part)), part.lengths)
         document = np.concatenate([document, np.broadcast_to(base + owner, (n, part.n_tokens))], axis=1)
         position = (np.arange(part.n_tokens) - part.offsets[owner]).astype(np.int32)

@@ -20,7 +20,7 @@ from weft.encoders.importers import detect, import_checkpoint
 from weft.encoders.importers.files import check_whole
 from weft.encoders.salience import Salience
 from weft.encoders.whole_text import WholeTextProjection
-from weft.errors import CheckpointError, DataError
+from weft.errors import CheckpointError, DataError, first_line
 from weft.training.frozen import freeze
 from weft.training.projection import build_projection, with_whole_text
 from weft.training.recipes import ModelSettings
@@ -112,8 +112,7 @@ def load_transformer(settings: ModelSettings) -> Transformer:
             config_kwargs=config,
         )
     except Exception as error:  # whatever the libraries below make of a broken checkpoint
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CheckpointError(f"the base {settings.base} could not be loaded: {reason}") from error
+        raise CheckpointError(f"the base {settings.base} could not be loaded: {first_line(error)}") from error
     if Path(settings.base).is_dir():
         check_whole(transformer, Path(settings.base))
     return transformer

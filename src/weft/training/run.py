@@ -25,7 +25,7 @@ from sentence_transformers.base.modules import Transformer
 from transformers.trainer_utils import get_last_checkpoint
 
 from weft.encoders import Encoder
-from weft.errors import DataError
+from weft.errors import DataError, first_line
 from weft.training.data import Row, Source, mining_corpus, read
 from weft.training.frozen import remember
 from weft.training.losses import AlignmentLoss
@@ -240,8 +240,7 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
             **prompts,
         )
     except ValueError as error:  # an optimizer or a schedule that the trainer does not know
-        reason = next(line.strip() for line in [*str(error).splitlines(), "not understood"] if line.strip())
-        raise DataError(f"the recipe's [training] is refused: {reason}") from None
+        raise DataError(f"the recipe's [training] is refused: {first_line(error)}") from None
 
 
 def _encoder(model: MultiVectorEncoder) -> Encoder:

@@ -12,7 +12,7 @@ from sentence_transformers import MultiVectorEncoder
 
 from weft.encoders.importers import native, plain, pylate, stanford, xtr
 from weft.encoders.importers.files import Options, quietly, read_json
-from weft.errors import CheckpointError, WeftError, invalid
+from weft.errors import CheckpointError, WeftError, first_line, invalid
 
 LAYOUTS = {"sentence-transformers": native, "pylate": pylate, "stanford": stanford, "xtr": xtr, "plain": plain}
 """In the order in which they are tried; each has `matches(folder)` and `load(folder, options)`."""
@@ -45,5 +45,4 @@ def import_checkpoint(
     except WeftError:
         raise
     except Exception as error:  # whatever the libraries below make of a broken checkpoint
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CheckpointError(f"{name} ({layout} layout) could not be loaded: {reason}") from error
+        raise CheckpointError(f"{name} ({layout} layout) could not be loaded: {first_line(error)}") from error
