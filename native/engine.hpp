@@ -72,6 +72,7 @@ Candidates find_candidates(const ByteKernels&, const EngineData&, const float* q
 struct Rerank {
     int64_t patience;  // stop after so many documents in a row that did not enter the best `keep`; 0 never stops
     int64_t keep;      // documents whose integer score is returned
+    const float* missing = nullptr;  // for each query token, what it counts at the least (XTR eq. 4); none: what it finds
 };
 
 struct Scored {

@@ -106,8 +106,13 @@ public:
         return ranked(weft::rerank, query, listed, {patience, keep});
     }
 
-    auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience) const {
-        return ranked(weft::best_documents, query, listed, {patience, keep});
+    auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience,
+              const Optional<Input<float, 1>>& missing) const {
+        if (missing) {
+            require(missing->shape(0) == query.shape(0), "missing must have an entry per query token");
+            for (size_t i = 0; i < missing->shape(0); ++i) require(std::isfinite(missing->data()[i]), "missing must be finite");
+        }
+        return ranked(weft::best_documents, query, listed, {patience, keep, missing ? missing->data() : nullptr});
     }
 
     auto score(const Input<float, 2>& query, const Input<int32_t, 1>& listed) const {
@@ -291,7 +296,7 @@ void bind_engine(nb::module_& module) {
         .def("sketched", &Engine::sketched, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
              "checked"_a.none())
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
-        .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a)
+        .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none())
         .def("score", &Engine::score, "query"_a, "listed"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);
 }

@@ -66,13 +66,19 @@ constexpr int64_t kSlice = 12;  // tokens scored between two requests to memory;
 
 bool better(const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.document < b.document; }
 
+// XTR's imputation (eq. 4): what a query token found in a document, or what stands in where that is less. In units of the codes.
+double imputed(double greatest, const float* missing, int64_t token, float scale) {
+    return missing == nullptr ? greatest : std::max(greatest, double{missing[token]} * double{scale});
+}
+
 // Sum-of-max with the unrounded query in single precision. Of a query token's similarities within a document, those to the
 // rounded token say which can be the greatest: |q·x − q̂·x| ≤ |q − q̂| · |x|, so none that lies further than twice that below the
 // greatest. Only these, a few of a hundred, are computed again.
 class Scorer {
 public:
-    Scorer(const ByteKernels& kernels, const EngineData& data, const float* query, const ByteQuery& bytes)
-        : kernels_(kernels), data_(data), query_(query), bytes_(bytes), rows_(kernels, data),
+    Scorer(const ByteKernels& kernels, const EngineData& data, const float* query, const ByteQuery& bytes,
+           const float* missing = nullptr)
+        : kernels_(kernels), data_(data), query_(query), bytes_(bytes), missing_(missing), rows_(kernels, data),
           reach_(static_cast<size_t>(bytes.pages() * kPage), 0) {
         for (int64_t i = 0; i < bytes.tokens(); ++i)  // rounded up, and more than single precision can lose
             reach_[static_cast<size_t>(i)] = static_cast<int16_t>(std::min(bytes.rounding(i) * data.norm * 1.001 + 2, 32767.0));
@@ -99,7 +105,7 @@ public:
                     greatest[i] = std::max(greatest[i], product);
                 }
             }
-            for (int i = 0; i < lanes; ++i) sum += greatest[i];
+            for (int i = 0; i < lanes; ++i) sum += imputed(double{greatest[i]}, missing_, p * kPage + i, data_.scale);
         }
         return static_cast<float>(sum / data_.scale);
     }
@@ -109,6 +115,7 @@ private:
     const EngineData& data_;
     const float* query_;
     const ByteQuery& bytes_;
+    const float* missing_;
     Rows rows_;
     std::vector<int16_t> reach_, dots_;
     std::vector<uint32_t> masks_;
@@ -135,7 +142,8 @@ Reranked rerank(const ByteKernels& kernels, const EngineData& data, const ByteQu
                 if (p == 0 && c + 1 < count) rows.prefetch(listed[c + 1], t, t + kSlice < length ? t + kSlice : INT64_MAX);
                 kernels.maxima(document + t * data.dim, std::min(kSlice, length - t), bytes.page(p), maxima);
             }
-            for (int i = 0; i < bytes.page(p).lanes; ++i) sum += maxima[i] * bytes.inverse_scale(p * kPage + i);
+            for (int i = 0; i < bytes.page(p).lanes; ++i)
+                sum += imputed(maxima[i] * bytes.inverse_scale(p * kPage + i), settings.missing, p * kPage + i, data.scale);
         }
         const auto score = static_cast<float>(sum / data.scale);
         scored.push_back({listed[c], score});
@@ -181,7 +189,7 @@ Reranked best_documents(const ByteKernels& kernels, const EngineData& data, cons
                         const int32_t* listed, int64_t count, const Rerank& settings) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Reranked found = rerank(kernels, data, bytes, listed, count, settings);
-    Scorer scorer(kernels, data, query, bytes);
+    Scorer scorer(kernels, data, query, bytes, settings.missing);
     for (Scored& s : found.documents) s.score = scorer.score(s.document);
     std::sort(found.documents.begin(), found.documents.end(), better);
     return found;

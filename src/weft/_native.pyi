@@ -67,7 +67,12 @@ class Engine:
         self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
     def best(
-        self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
+        self,
+        query: NDArray[np.float32],
+        listed: NDArray[np.int32],
+        keep: int,
+        patience: int,
+        missing: NDArray[np.float32] | None = None,  # (query tokens,) what each counts at the least
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...

@@ -19,6 +19,7 @@ from weft import _native
 from weft.errors import CorruptIndexError
 from weft.index import codec, residual, sketch
 from weft.index.arrays import Arrays, Streamed, release, scratch_array, write_arrays
+from weft.index.sample import Sample, take_sample
 from weft.types import TokenVectors
 
 CODED_TOKENS = 50_000
@@ -346,11 +347,18 @@ class Segment:
         return self._engine.rerank(rotated, listed, keep, patience)
 
     def best(
-        self, rotated: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int = 0
+        self,
+        rotated: NDArray[np.float32],
+        listed: NDArray[np.int32],
+        keep: int,
+        missing: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best `keep` of the listed documents by integer sum-of-max, ranked by `score`, and that."""
+        """Return the best `keep` of the listed documents by integer sum-of-max, ranked by `score`, and that.
+
+        With `missing`, (n,), a query token counts so much at the least: XTR's imputation.
+        """
         self._verify_documents("codes", listed)
-        documents, scores, _ = self._engine.best(rotated, listed, keep, patience)
+        documents, scores, _ = self._engine.best(rotated, listed, keep, 0, missing)
         return documents, scores
 
     def score(self, rotated: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -369,6 +377,11 @@ class Segment:
             return TokenVectors.trusted(values, offsets)
         self._arrays.verify_rows("salience", starts, stops)
         return TokenVectors.trusted(values, offsets, None, self._arrays["salience"][_row_numbers(starts, stops)])
+
+    @cached_property
+    def sample(self) -> Sample:
+        """Some of its tokens in the space of the codes."""
+        return take_sample(self)
 
     def release(self) -> None:
         """Give back the memory of what was read so far."""

@@ -107,6 +107,20 @@ def search_coded(
     return Scores(best, refine(segment, query, rotated, best, alignment, threads), np.inf)
 
 
+def search_above(
+    segment: Segment, query: TokenVectors, allowed: Allowed, k: int, missing: NDArray[np.float32], effort: Effort
+) -> Scores:
+    """Return the best documents found under XTR (eq. 4, Z = 1): m_i of `missing`, (n,), where a query token finds less.
+
+    A document of which no token reaches its m_i is none of XTR's candidates.
+    """
+    rotated = segment.rotate(query.values)
+    listed = probe(segment, rotated, allowed, k, effort)
+    best, scores = segment.best(rotated, listed, k + max(SPARE, k // 8), missing)
+    found = scores > np.float32(missing.astype(np.float64).sum())
+    return Scores(best[found], scores[found], np.inf)
+
+
 def search_exactly(
     segment: Segment, query: TokenVectors, allowed: Allowed, k: int, alignment: Alignment, threads: int
 ) -> Scores:

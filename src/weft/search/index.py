@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -22,9 +22,10 @@ from weft.index.merging import in_parts
 from weft.index.pruning import kept, prune
 from weft.index.store import LiveSegment, Store, View
 from weft.search.brute import allowed_documents, score_documents
-from weft.search.coded import Allowed, Effort, comparable, probe, search_coded, search_exactly
+from weft.search.coded import Allowed, Effort, comparable, probe, search_above, search_coded, search_exactly
+from weft.search.floors import LEAST_RANK, Top, greatest, kth_similarity
 from weft.search.imputed import Imputed, score_hits
-from weft.search.terms import aligned_terms
+from weft.search.terms import aligned_terms, floor_terms
 from weft.search.tokens import retrieve_tokens
 from weft.types import Document, Hits, Ranking, TokenVectors
 
@@ -42,6 +43,8 @@ class _Found:
     rest: float = -np.inf
     terms: Imputed | None = None
     """What the scores are made of, where they come from retrieved tokens (XTR)."""
+    missing: NDArray[np.float32] | None = None
+    """(n,) what a query token counted that found less, where scores come from floors (XTR)."""
 
     @staticmethod
     def joined(parts: list[_Found]) -> _Found:
@@ -275,6 +278,10 @@ class _Search:
 
     def _from_tokens(self, query: TokenVectors) -> _Found:
         assert isinstance(self.alignment, XTR)
+        if self.effort is not None and self.alignment.impute == "kth" and query.n_tokens:
+            found = self._above_floors(query, self.alignment, self.effort)
+            if found is not None:
+                return found
         ordinals = [self._with_tokens(s, query, mask) for s, mask in zip(self.view.segments, self.allowed, strict=True)]
         parts = (
             comparable(s.segment, query, some)
@@ -288,6 +295,46 @@ class _Search:
         terms = score_hits(hits, last, np.concatenate([empty, *lengths]), self.alignment)
         places = np.concatenate([empty, *ordinals])[terms.documents]
         return _Found(numbers[terms.documents], places, terms.scores, terms=terms)
+
+    def _above_floors(self, query: TokenVectors, alignment: XTR, effort: Effort) -> _Found | None:
+        """Score by `weft.search.floors`, or return None where a sample tells too little about the k′-th similarity."""
+        k_prime = alignment.retrieves(self._n_tokens)
+        tops, flat = [], {}
+        for s, allowed in zip(self.view.segments, self.allowed, strict=True):
+            if s.segment.coded:
+                sample = s.segment.sample
+                rows = slice(None) if allowed.mask is None else allowed.mask[sample.document]
+                tops.append(Top.of(s.segment.rotate(query.values) @ sample.values[rows].T, sample.weight, k_prime))
+                continue
+            ordinals, maxima = s.segment.with_tokens(allowed.mask), [np.zeros((query.n_tokens, 0), np.float32)]
+            for some in in_parts(s.segment, ordinals):
+                documents = s.segment.select(some)
+                similarity = query.values @ documents.values.astype(np.float32, copy=False).T
+                tops.append(Top.of(similarity, 1.0, k_prime))
+                maxima.append(greatest(similarity, documents))
+            flat[s.number] = ordinals, np.concatenate(maxima, axis=1)
+        if not any(top.similarity.size for top in tops):
+            return None
+        missing, rank = kth_similarity(tops, k_prime)
+        if rank < LEAST_RANK and len(flat) < len(self.view.segments):
+            return None
+        z = np.float32(1 if alignment.divides_by == "one" else query.n_tokens)
+        parts = []
+        ranked = self.ranked or [None] * len(self.allowed)
+        for s, allowed, wanted in zip(self.view.segments, self.allowed, ranked, strict=True):
+            if s.number in flat:
+                ordinals, greatest_of = flat[s.number]
+                found = (greatest_of >= missing[:, None]).any(axis=0)
+                if wanted is not None:
+                    found &= wanted[ordinals]
+                scores = np.maximum(greatest_of[:, found], missing[:, None]).sum(axis=0)
+                parts.append(_Found(np.full(len(scores), s.number), ordinals[found], scores / z))
+                continue
+            if wanted is not None:
+                allowed = Allowed.of(wanted if allowed.mask is None else allowed.mask & wanted)
+            result = search_above(s.segment, query, allowed, self.k, missing, effort)
+            parts.append(_Found(np.full(len(result.ordinal), s.number), result.ordinal, result.score / z))
+        return replace(_Found.joined(parts), missing=missing)
 
     @cached_property
     def _n_tokens(self) -> int:
@@ -314,7 +361,11 @@ class _Search:
             for s in self.view.segments:
                 here = np.flatnonzero(found.segment[best] == s.number)
                 if len(here):
-                    terms = aligned_terms(s.segment, query, found.ordinal[best[here]].astype(np.int64), self.alignment)
+                    ordinals = found.ordinal[best[here]].astype(np.int64)
+                    if found.missing is None:
+                        terms = aligned_terms(s.segment, query, ordinals, self.alignment)
+                    else:
+                        terms = floor_terms(s.segment, query, ordinals, self.alignment, found.missing)
                     for position, (found_pairs, found_z) in zip(here, terms, strict=True):
                         pairs[position], z[position] = found_pairs, found_z
         named = [_named(p, rows, rank) for rank, p in enumerate(pairs) if p is not None]

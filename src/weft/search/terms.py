@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from weft.index.segment import Segment
 from weft.kernels import aligned_pairs
 from weft.search.brute import NATIVE
 from weft.search.coded import comparable
+from weft.search.floors import floor_pairs
 from weft.types import Hits, TokenVectors
 
 
@@ -30,6 +32,17 @@ def aligned_terms(
         S, A = np.asarray(terms.similarity[0, 0]), np.asarray(terms.alignment[0, 0])  # (n, m)
         i, j = (axis.astype(np.int32) for axis in np.nonzero(A))
         yield Hits(i, np.zeros(len(i), np.int64), j, S[i, j], A[i, j]), float(terms.z[0, 0])
+
+
+def floor_terms(
+    segment: Segment, query: TokenVectors, ordinals: NDArray[np.int64], alignment: Alignment, missing: NDArray[np.float32]
+) -> Iterator[tuple[Hits, float]]:
+    """Yield pairs and Z of scores that come from floors (`weft.search.floors`)."""
+    turned, documents = comparable(segment, query, ordinals)
+    similarity = turned.values @ documents.values.astype(np.float32, copy=False).T
+    z = 1.0 if alignment.divides_by == "one" else float(query.n_tokens)
+    for begin, end in pairwise(documents.offsets):
+        yield floor_pairs(similarity[:, begin:end], missing), z
 
 
 def _native_terms(pairs: Hits, query: TokenVectors, document: TokenVectors, alignment: Alignment) -> tuple[Hits, float]:
