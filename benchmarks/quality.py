@@ -10,12 +10,14 @@ were trained, so the base's hidden states are computed once for all of them.
 
 Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row
 (`weft.evaluation.pools`). Such rows compare systems with each other, never with published figures. ``--whole scifact``
-keeps a collection whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was.
+keeps a collection whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was, and what
+was measured with another model, other lengths or another k′ is measured anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -28,6 +30,7 @@ import numpy as np
 
 from weft import Encoder, TokenVectors
 from weft.alignment import XTR, Gate
+from weft.alignment.xtr import K_PRIME_SHARE, LEAST_K_PRIME
 from weft.evaluation.baselines import single_scores
 from weft.evaluation.measures import evaluate
 from weft.evaluation.pools import Encoded, Pool, encode, make_pool
@@ -60,9 +63,10 @@ def late_scores(
 class Encodings:
     """The token vectors of one model, computed once for each pool."""
 
-    def __init__(self, name: str, folder: str, work: Path, length: int) -> None:
-        self.folder, self.length = folder, length
-        self.work = work / "encodings" / name.replace("/", "-").replace(" ", "-")
+    def __init__(self, name: str, folder: str, options: argparse.Namespace) -> None:
+        self.folder, self.length, self.query_length = folder, options.length, options.query_length
+        mark = f"{identity(folder)}-{self.length}-{self.query_length}"
+        self.work = options.work / "encodings" / f"{name.replace('/', '-').replace(' ', '-')}-{mark}"
         self._encoder: Encoder | None = None
 
     def load(self) -> Encoder:
@@ -86,7 +90,7 @@ class Hidden(Encodings):
 
         hidden = self.work / "hidden"
         if not (hidden / "modules.json").exists():
-            settings = ModelSettings(base=self.folder, dropout=0.0)
+            settings = ModelSettings(base=self.folder, dropout=0.0, query_length=self.query_length)
             modules = [load_transformer(settings), mask_module(settings)]
             MultiVectorEncoder(modules=modules, prompts={"query": "", "document": ""}).save_pretrained(str(hidden))
         self.folder = str(hidden)
@@ -127,6 +131,13 @@ class Heads:
             return self.projection(features)["token_embeddings"][0].numpy()
 
 
+def identity(folder: str) -> str:
+    """Name the files of a model: a hash of their names, sizes and times."""
+    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    marks = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
+
+
 def unit(values: np.ndarray) -> np.ndarray:
     return values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), 1e-12)
 
@@ -148,21 +159,30 @@ def projected(texts: TokenVectors, W: np.ndarray) -> TokenVectors:
 
 
 class Results:
-    """One JSON line for each (collection, row), so that nothing is measured twice."""
+    """One JSON line for each (collection, row, what it was measured with), so that nothing is measured twice."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: dict[tuple[str, str], float] = {}
+        """Of this run, in its order."""
+        self._kept: dict[tuple[str, str, str], float] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self.rows[entry["pool"], entry["row"]] = entry["ndcg"]
+                self._kept[entry["pool"], entry["row"], entry["of"]] = entry["ndcg"]
 
-    def put(self, pool: str, row: str, value: float) -> None:
-        self.rows[pool, row] = value
+    def known(self, pool: str, row: str, of: str) -> bool:
+        """Whether a row is there; if so, it is one of this run's."""
+        value = self._kept.get((pool, row, of))
+        if value is not None:
+            self.rows[pool, row] = value
+        return value is not None
+
+    def put(self, pool: str, row: str, of: str, value: float) -> None:
+        self.rows[pool, row] = self._kept[pool, row, of] = value
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"pool": pool, "row": row, "ndcg": value}) + "\n")
+            file.write(json.dumps({"pool": pool, "row": row, "of": of, "ndcg": value}) + "\n")
         print(f"{pool:28} {row:44} {value:.4f}", flush=True)
 
     def table(self) -> list[str]:
@@ -183,29 +203,39 @@ class Measuring:
     def __init__(self, pool: Pool, options: argparse.Namespace, results: Results) -> None:
         self.pool, self.options, self.results = pool, options, results
         self.key = f"{pool.name} ({len(pool.documents)})"
+        self.of = ""
+        """What the rows at hand are measured with."""
 
     def wanted(self, *rows: str) -> bool:
-        return any((self.key, row) not in self.results.rows for row in rows)
+        return not all([self.results.known(self.key, row, self.of) for row in rows])
 
     def put(self, row: str, scores: np.ndarray) -> None:
         if self.wanted(row):
             run = to_run(self.pool.queries, list(self.pool.documents), scores)
-            self.results.put(self.key, row, ndcg(self.pool, run))
+            self.results.put(self.key, row, self.of, ndcg(self.pool, run))
+
+    def begin(self, *folders: str) -> None:
+        lengths = f"{self.options.query_length} {self.options.length}"
+        self.of = " ".join([*map(identity, folders), lengths, f"{K_PRIME_SHARE} {LEAST_K_PRIME}"])
 
     def run(self) -> None:
         options = self.options
         if self.wanted("BM25"):
-            self.results.put(self.key, "BM25", ndcg(self.pool, self.pool.bm25))
+            self.results.put(self.key, "BM25", self.of, ndcg(self.pool, self.pool.bm25))
         for name, folder in options.single:
+            self.of = f"{identity(folder)} {options.length}"
             if self.wanted(f"{name}, one vector"):
                 self.put(f"{name}, one vector", single_scores(folder, self.pool, options.length))
         for name, folder in options.base:
-            hidden = Hidden(name, folder, options.work, options.length)
+            hidden = Hidden(name, folder, options)
+            self.begin(folder)
             self.base(name, hidden)
             for own, heads in options.heads:
+                self.begin(folder, heads)
                 self.model(own, lambda heads=heads, hidden=hidden: with_heads(heads, hidden, self.pool))
         for name, folder in options.late:
-            encodings = Encodings(name, folder, options.work, options.length)
+            encodings = Encodings(name, folder, options)
+            self.begin(folder)
             self.model(name, lambda encodings=encodings: encodings.of(self.pool))
 
     def base(self, name: str, hidden: Hidden) -> None:
@@ -231,7 +261,8 @@ class Measuring:
 
     def model(self, name: str, vectors: Callable[[], tuple[TokenVectors, TokenVectors]]) -> None:
         pruned = {beta: f"{name}, β_q 50 %, β_d {beta:.0%}, pruned" for beta in self.options.pruning}
-        if not self.wanted(*self.late_rows(name).values(), *pruned.values()):
+        refined = {beta: row.replace("pruned", "refined") for beta, row in pruned.items()}
+        if not self.wanted(*self.late_rows(name).values(), *pruned.values(), *refined.values()):
             return
         queries, documents = vectors()
         scores = self.late(name, queries, documents)
@@ -241,7 +272,7 @@ class Measuring:
                 self.put(row, some)
                 # The paper's protocol (ALIGNER §3.2): pruned tokens retrieve, all tokens re-rank the best 100.
                 depth = np.sort(some, axis=1)[:, -min(100, some.shape[1])][:, None]
-                self.put(row.replace("pruned", "refined"), np.where(some >= depth, scores, -np.inf))
+                self.put(refined[beta_d], np.where(some >= depth, scores, -np.inf))
 
 
 def with_heads(folder: str, hidden: Hidden, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
@@ -272,6 +303,7 @@ def main() -> None:
     parser.add_argument("--imputations", nargs="*", default=["kth"])
     parser.add_argument("--pruning", type=float, nargs="*", default=[])
     parser.add_argument("--length", type=int, default=256, help="tokens of a document at the most")
+    parser.add_argument("--query-length", type=int, default=128, help="tokens of a query at the most, for bases")
     parser.add_argument("--name", default="quality", help="section of RESULTS.md")
     parser.add_argument("--title", default="Quality of models: nDCG@10", help="of that section")
     parser.add_argument("--write", action="store_true", help="write the section")

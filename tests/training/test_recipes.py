@@ -55,6 +55,7 @@ def test_mistakes(changes, message):
         ("training", {"batch_size": 1}),
         ("training", {"warmup": 1.0}),
         ("training", {"precision": "fp8"}),
+        ("training", {"interpolation": 0.0}),
     ],
 )
 def test_values_out_of_range(table, values):

@@ -89,6 +89,27 @@ def test_resumes_to_the_same_losses(recipe):
     )
 
 
+def test_interpolation_goes_a_part_of_the_way(recipe):
+    """The weights lie between those of no training and of all of it, and a finished run gives another part at once."""
+    weights = {}
+    for share in (1.0, 0.25):
+        folder = train(recipe(training={"interpolation": share, "steps": 3}), progress=False)
+        weights[share] = load_file(folder / "model.safetensors") | load_file(folder / "2_Dense" / "model.safetensors")
+    still = recipe("still", training={"steps": 1, "learning_rate": 1e-12})
+    begun = train(still, progress=False)
+    start = load_file(begun / "model.safetensors") | load_file(begun / "2_Dense" / "model.safetensors")
+    moved = 0
+    for name, before in start.items():
+        expected = before + 0.25 * (weights[1.0][name] - before)
+        assert torch.allclose(weights[0.25][name], expected, atol=1e-6), name
+        moved += int(not torch.equal(weights[1.0][name], weights[0.25][name]))
+    assert moved > 10
+
+
+def test_bf16_needs_no_gpu(recipe):
+    assert all(np.isfinite(list(losses(train(recipe(training={"precision": "bf16"}), progress=False)).values())))
+
+
 def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
     model = {"frozen_layers": 2, "dropout": 0.0}
     loss = {"teacher": "base", "distillation": 0.5}

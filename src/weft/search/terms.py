@@ -35,7 +35,11 @@ def aligned_terms(
 
 
 def floor_terms(
-    segment: Segment, query: TokenVectors, ordinals: NDArray[np.int64], alignment: Alignment, missing: NDArray[np.float32]
+    segment: Segment,
+    query: TokenVectors,
+    ordinals: NDArray[np.int64],
+    alignment: Alignment,
+    missing: NDArray[np.float32],
 ) -> Iterator[tuple[Hits, float]]:
     """Yield pairs and Z of scores that come from floors (`weft.search.floors`)."""
     turned, documents = comparable(segment, query, ordinals)

@@ -12,7 +12,7 @@ import logging
 import random
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
 from sentence_transformers.base.modules import Transformer
+from torch import Tensor, nn
 from transformers.trainer_utils import get_last_checkpoint
 
 from weft.encoders import Encoder
@@ -51,6 +52,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         Show a progress bar.
     """
     output = Path(recipe.training.output)
+    _arguments(recipe, {}, progress)  # what the trainer refuses is refused before the long work begins
     run = assemble(recipe)
     output.mkdir(parents=True, exist_ok=True)
     _keep_recipe(recipe, output)
@@ -72,12 +74,31 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         checkpoint = (
             get_last_checkpoint(str(output / "checkpoints")) if resume and (output / "checkpoints").is_dir() else None
         )
+        start = {name: p.detach().clone() for name, p in run.model.named_parameters() if p.requires_grad}
         trainer.train(resume_from_checkpoint=checkpoint)
+    interpolate(run.model, start, recipe.training.interpolation)
     _transformer(run.model).document_length = recipe.model.document_length
     with open(output / "log.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
     run.model.save_pretrained(str(output / "model"))
     return output / "model"
+
+
+@torch.no_grad()
+def interpolate(model: nn.Module, start: Mapping[str, Tensor], share: float) -> None:
+    """Set weights to start + share · (trained − start), the space between two models that are both good (WiSE-FT).
+
+    Examples
+    --------
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> _ = nn.init.constant_(model.weight, 5.0)
+    >>> interpolate(model, {"weight": torch.tensor([[1.0]])}, 0.25)
+    >>> model.weight.item()
+    2.0
+    """
+    for name, parameter in model.named_parameters():
+        if name in start and share < 1:
+            parameter.copy_(torch.lerp(start[name].to(parameter.device), parameter, share))
 
 
 @dataclass(frozen=True)
@@ -226,6 +247,7 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
             weight_decay=settings.weight_decay,
             lr_scheduler_type=settings.scheduler,
             optim=settings.optimizer,
+            use_cpu=not torch.accelerator.is_available(),  # else the trainer refuses bf16 on a machine without a GPU
             bf16=settings.precision == "bf16",
             fp16=settings.precision == "fp16",
             seed=settings.seed,
@@ -267,7 +289,8 @@ def base_identity(module: Any) -> str:
 
 
 def _sample_texts(rows: Sequence[Sequence[Row]], seed: int) -> list[str]:
-    texts = [row.positive for source in rows for row in source[:1000]]
+    """Return texts for a PCA: queries too, whose mean states lie elsewhere than those of documents."""
+    texts = [text for source in rows for row in source[:1000] for text in (row.query, row.positive)]
     random.Random(seed).shuffle(texts)
     return texts
 
