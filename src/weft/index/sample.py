@@ -1,4 +1,4 @@
-"""A sample of a coded segment's tokens, to tell what a query token finds anywhere without comparing it with them all."""
+"""A sample of a coded segment's tokens: what a query token finds anywhere, without comparing it with all of them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Top(NamedTuple):
 
 
 def kth_similarity(tops: list[Top], k_prime: int) -> tuple[Floats, int]:
-    """Return each query token's k′-th similarity, (n,), and how many of the given ones are counted for it, at the least.
+    """Return each query token's k′-th similarity, (n,), and how many of the given ones are counted for it at least.
 
     Where there are fewer than k′ tokens, the last one's.
 
