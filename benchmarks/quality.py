@@ -10,8 +10,8 @@ were trained, so the base's hidden states are computed once for all of them.
 
 Encoding on two cores takes hours, so large collections are cut to a pool, the same for every row
 (`weft.evaluation.pools`). Such rows compare systems with each other, never with published figures. ``--whole scifact``
-keeps a collection whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was; what was
-measured with another model, other lengths or another k′ is measured anew.
+keeps a collection whole. Encodings and results are kept in ``--work``: an interrupted run goes on where it was. What
+was measured with another model, other lengths or another k′ is measured anew.
 """
 
 from __future__ import annotations

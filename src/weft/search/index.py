@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -309,7 +309,7 @@ class _Search:
             ordinals, maxima = s.segment.with_tokens(allowed.mask), [np.zeros((query.n_tokens, 0), np.float32)]
             for some in in_parts(s.segment, ordinals):
                 documents = s.segment.select(some)
-                similarity = query.values @ documents.values.astype(np.float32, copy=False).T
+                similarity: NDArray[np.float32] = query.values @ documents.values.astype(np.float32, copy=False).T
                 tops.append(Top.of(similarity, 1.0, k_prime))
                 maxima.append(greatest(similarity, documents))
             flat[s.number] = ordinals, np.concatenate(maxima, axis=1)
@@ -320,7 +320,7 @@ class _Search:
             return None
         z = np.float32(1 if alignment.divides_by == "one" else query.n_tokens)
         parts = []
-        ranked = self.ranked or [None] * len(self.allowed)
+        ranked: Sequence[NDArray[np.bool_] | None] = self.ranked or [None] * len(self.allowed)
         for s, allowed, wanted in zip(self.view.segments, self.allowed, ranked, strict=True):
             if s.number in flat:
                 ordinals, greatest_of = flat[s.number]

@@ -43,7 +43,7 @@ def floor_terms(
 ) -> Iterator[tuple[Hits, float]]:
     """Yield pairs and Z of scores that come from floors (`weft.search.floors`)."""
     turned, documents = comparable(segment, query, ordinals)
-    similarity = turned.values @ documents.values.astype(np.float32, copy=False).T
+    similarity: NDArray[np.float32] = turned.values @ documents.values.astype(np.float32, copy=False).T
     z = 1.0 if alignment.divides_by == "one" else float(query.n_tokens)
     for begin, end in pairwise(documents.offsets):
         yield floor_pairs(similarity[:, begin:end], missing), z

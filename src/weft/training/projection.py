@@ -84,8 +84,9 @@ def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Momen
     transformer.eval()
     hidden = transformer.get_embedding_dimension()
     tokens, means = Moments.none(hidden), Moments.none(hidden)
-    for begin in range(0, len(texts), 32):
-        features = transformer.preprocess(list(texts[begin : begin + 32]), task="document")
+    ordered = sorted(texts, key=len)  # little padding: half the time
+    for begin in range(0, len(ordered), 32):
+        features = transformer.preprocess(ordered[begin : begin + 32], task="document")
         output: Any = transformer({k: v for k, v in features.items() if isinstance(v, Tensor)}, task="document")
         states, real = output["token_embeddings"], output["attention_mask"].bool()
         tokens.add(states[real])
