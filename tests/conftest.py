@@ -46,7 +46,12 @@ def tiny_bert(tmp_path_factory):
         initializer_range=0.3,  # random features worth training: with the usual 0.02 all tokens look alike
     )
     BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    tokenizer = BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)})
+    assert tokenizer.convert_ids_to_tokens(tokenizer(f"{COLOURS[0]} {THINGS[0]}")["input_ids"])[1:3] == [
+        COLOURS[0],
+        THINGS[0],
+    ], "the tokenizer does not know its own words"
+    tokenizer.save_pretrained(folder)
     return folder
 
 

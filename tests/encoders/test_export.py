@@ -43,7 +43,7 @@ def whole_text(folder):
     MultiVectorEncoder(modules=modules, prompts=dict(model.prompts), device="cpu").save_pretrained(str(folder))
 
 
-def salient(folder, query_gate="lp:0.5,eps=0.02", document_gate="hard:0.4"):
+def salient(folder, query_gate="lp:0.5,eps=0.02", document_gate="hard:0.4", masked=False):
     """A BERT with trained-like salience heads and query expansion, saved as sentence-transformers does."""
     from sentence_transformers import MultiVectorEncoder
 
@@ -56,7 +56,8 @@ def salient(folder, query_gate="lp:0.5,eps=0.02", document_gate="hard:0.4"):
     generator = torch.Generator().manual_seed(3)
     for layer in (head.query, head.document):
         layer.weight.data = torch.randn(layer.weight.shape, generator=generator) * 0.5
-    modules = [model[0], head, *list(model)[1:]]
+    transformer, dense, mask, normalize = model
+    modules = [transformer, *([mask, head] if masked else [head]), dense, *([] if masked else [mask]), normalize]
     made = MultiVectorEncoder(modules=modules, prompts=dict(model.prompts), device="cpu")
     made.save_pretrained(str(folder / "salient"))
     return folder / "salient"
@@ -86,10 +87,16 @@ def test_fp32_gives_torchs_vectors(kind, tmp_path):
     assert ("(whole text)" in ends) == (kind == "the whole text as a vector")
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
+@pytest.fixture(scope="module", params=["before the mask", "after the mask"])
+def both(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("salient")
-    heavy = Encoder.load(salient(folder / "model"), device="cpu")
+    if request.param == "after the mask":  # where training puts the heads: budgets count what is scored
+        heavy = Encoder.load(salient(folder / "model", document_gate="hard:0.2", masked=True), device="cpu")
+        kinds = [type(module).__name__ for module in heavy.backend.model]
+        assert kinds.index("MultiVectorMask") < kinds.index("Salience")
+        assert len(heavy.settings.document.skip_ids) > 0
+    else:
+        heavy = Encoder.load(salient(folder / "model"), device="cpu")
     write_graph(heavy, folder / "graph")
     lights = {p: write_folder(heavy, folder / "graph", folder / p, precision=p, name="mine") for p in ("fp32", "int8")}
     return heavy, {p: Encoder.load(light) for p, light in lights.items()}, folder

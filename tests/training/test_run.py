@@ -89,6 +89,16 @@ def test_resumes_to_the_same_losses(recipe):
     )
 
 
+def test_another_recipe_does_not_go_on_from_these_checkpoints(recipe):
+    train(recipe(), progress=False)
+    other = recipe(loss={"scale": 20.0})
+    with pytest.raises(DataError, match="checkpoints of another recipe"):
+        train(other, progress=False)
+    assert set(losses(train(other, resume=False, progress=False))) == {1, 2, 3, 4, 5, 6}
+    longer = train(recipe(loss={"scale": 20.0}, training={"steps": 8}), progress=False)
+    assert set(losses(longer)) == {1, 2, 3, 4, 5, 6, 7, 8}
+
+
 def test_interpolation_goes_a_part_of_the_way(recipe):
     """The weights lie between those of no training and of all of it, and a finished run gives another part at once."""
     weights = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -302,7 +302,10 @@ class Encoder:
         hidden = not progress if progress is not None or len(groups) < 2 else None  # None: tqdm asks for a terminal
         with tqdm(total=len(order), unit=" texts", smoothing=0.1, disable=hidden) as bar:
             for group, (vectors, scores) in zip(groups, self.backend.run(batches, task, threads), strict=True):
-                u = None if scores is None or gate is None else self._salience(gate, scores, [tokens[i] for i in group])
+                u = None
+                if scores is not None and gate is not None:
+                    counted = [tokens[i].scored if side.gate_scored else tokens[i].attended for i in group]
+                    u = gated(gate, scores, counted)
                 for row, i in enumerate(group):
                     scored = tokens[i].scored
                     values[offsets[i] : offsets[i + 1]] = vectors[row, : len(scored)][scored]
@@ -318,14 +321,14 @@ class Encoder:
             np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
         )
 
-    @staticmethod
-    def _salience(gate: Gate, scores: NDArray[np.float32], texts: list[Tokens]) -> NDArray[np.float32]:
-        """Return u = λ · s (ALIGNER eq. 3), the gate over all tokens that the model attends to. Shapes (B, T)."""
-        mask = np.zeros(scores.shape, dtype=bool)
-        for row, t in enumerate(texts):
-            mask[row, : len(t)] = t.attended
-        s = np.where(mask, scores, 0).astype(np.float32)
-        return np.asarray(gate(s, mask) * s, dtype=np.float32)
+
+def gated(gate: Gate, scores: NDArray[np.float32], counted: Sequence[NDArray[np.bool_]]) -> NDArray[np.float32]:
+    """Return u = λ · s (ALIGNER eq. 3), shape (B, T); the gate chooses among the tokens counted of each text."""
+    mask = np.zeros(scores.shape, dtype=bool)
+    for row, tokens in enumerate(counted):
+        mask[row, : len(tokens)] = tokens
+    s = np.where(mask, scores, 0).astype(np.float32)
+    return np.asarray(gate(s, mask) * s, dtype=np.float32)
 
 
 def _texts(texts: str | Iterable[str], owner: str) -> list[str]:

@@ -68,6 +68,9 @@ class Side:
         If given, only these tokens take part in scoring.
     gate : str, optional
         The salience gate (`weft.alignment.Gate`) of a model with saliences.
+    gate_scored : bool
+        Whether the gate's budget ⌈α·m⌉ counts the tokens that take part in scoring, or all that the model attends to:
+        whether the salience heads stand after the scoring mask.
     """
 
     length: int
@@ -76,6 +79,7 @@ class Side:
     skip_ids: tuple[int, ...] = ()
     keep_ids: tuple[int, ...] | None = None
     gate: str | None = None
+    gate_scored: bool = False
 
     def __post_init__(self) -> None:
         check_count(self.length, "length", "Side")

@@ -112,7 +112,9 @@ def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | 
     limit = tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else None
     positions = getattr(transformer.config, "max_position_embeddings", None)
     most = min((n for n in (limit, positions) if n is not None and n > 0), default=None)
-    heads = [module for module in model if isinstance(module, Salience)]
+    modules = list(model)
+    heads = [module for module in modules if isinstance(module, Salience)]
+    before = modules[: modules.index(heads[0])] if heads else []
     sides = {}
     for task in (QUERY, DOCUMENT):
         prompts = (QUERY,) if task == QUERY else _DOCUMENT_PROMPTS
@@ -126,6 +128,7 @@ def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | 
             skip_ids=skip_ids,
             keep_ids=keep_ids,
             gate=str(heads[0].gate(task)) if heads else None,
+            gate_scored=any(isinstance(module, MultiVectorMask) for module in before),
         )
     return Settings(
         name=name,

@@ -28,8 +28,6 @@ class Sample(NamedTuple):
     """(tokens, dim of the codes)"""
     document: NDArray[np.int64]
     """(tokens,) ordinals"""
-    weight: float
-    """How many tokens of the segment each stands for."""
 
 
 def take_sample(segment: Segment) -> Sample:
@@ -48,4 +46,4 @@ def take_sample(segment: Segment) -> Sample:
         values[done:stop] = decoded.values[wanted]
         document[done:stop] = np.repeat(some, decoded.lengths)[wanted]
         seen, done = seen + decoded.n_tokens, stop
-    return Sample(values, document, int(segment.offsets[-1]) / max(len(rows), 1))
+    return Sample(values, document)

@@ -12,6 +12,7 @@ from weft.alignment import Alignment, SumOfMax
 from weft.index.codec import TOKENS_PER_CENTROID
 from weft.index.segment import Segment
 from weft.search.brute import NATIVE, score_documents
+from weft.search.floors import LEAST_RANK, Top
 from weft.types import TokenVectors
 
 CELLS = 12
@@ -105,6 +106,19 @@ def search_coded(
         return Scores(best, scores if alignment.z == "one" else scores / np.float32(max(len(rotated), 1)), np.inf)
     best, _, _ = segment.rerank(rotated, listed, max(10 * k, 100))
     return Scores(best, refine(segment, query, rotated, best, alignment, threads), np.inf)
+
+
+def sampled_top(segment: Segment, query: TokenVectors, allowed: Allowed, k_prime: int) -> Top | None:
+    """Return the best similarities of a segment's sample, or None where it tells too little about the k′-th of all."""
+    sample, tokens, rows = segment.sample, int(segment.offsets[-1]), len(segment.sample.values)
+    values = sample.values
+    if allowed.mask is not None:
+        values = values[allowed.mask[sample.document]]
+        tokens, rows = int(np.diff(segment.offsets)[allowed.mask].sum()), len(values)
+    weight = tokens / max(rows, 1)
+    if weight > 1 and k_prime < LEAST_RANK * weight:
+        return None
+    return Top.of(segment.rotate(query.values) @ values.T, weight, k_prime)
 
 
 def search_above(

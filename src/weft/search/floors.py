@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.types import Hits, TokenVectors
 
 LEAST_RANK = 8
-"""Where the k′-th of all tokens would be less than the 8th of the sample, the sample says too little."""
+"""Where the k′-th of all tokens would stand before the 8th of a sample, the sample says too little."""
 
 Floats = NDArray[np.float32]
 
@@ -36,16 +36,14 @@ class Top(NamedTuple):
         return cls(similarity, weight)
 
 
-def kth_similarity(tops: list[Top], k_prime: int) -> tuple[Floats, int]:
-    """Return each query token's k′-th similarity, (n,), and how many of the given ones are counted for it at least.
-
-    Where there are fewer than k′ tokens, the last one's.
+def kth_similarity(tops: list[Top], k_prime: int) -> Floats:
+    """Return each query token's k′-th similarity, (n,); where there are fewer than k′ tokens, the last one.
 
     Examples
     --------
     >>> few = Top(np.array([[0.9, 0.4]], np.float32), 1.0)
     >>> many = Top(np.array([[0.8, 0.2]], np.float32), 10.0)
-    >>> [float(kth_similarity([few, many], k)[0].round(1)[0]) for k in (1, 5, 12)]
+    >>> [round(float(kth_similarity([few, many], k)[0]), 1) for k in (1, 5, 12)]
     [0.9, 0.8, 0.4]
     """
     similarity = np.concatenate([top.similarity for top in tops], axis=1)
@@ -54,7 +52,7 @@ def kth_similarity(tops: list[Top], k_prime: int) -> tuple[Floats, int]:
     reached = np.cumsum(weight[order], axis=1) >= k_prime - 1e-9 * k_prime
     rank = np.where(reached.any(axis=1), reached.argmax(axis=1), similarity.shape[1] - 1)
     rows = np.arange(len(similarity))
-    return similarity[rows, order[rows, rank]], int(rank.min()) + 1 if len(rank) else 0
+    return similarity[rows, order[rows, rank]]
 
 
 def greatest(similarity: Floats, documents: TokenVectors) -> Floats:

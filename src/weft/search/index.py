@@ -22,8 +22,17 @@ from weft.index.merging import in_parts
 from weft.index.pruning import kept, prune
 from weft.index.store import LiveSegment, Store, View
 from weft.search.brute import allowed_documents, score_documents
-from weft.search.coded import Allowed, Effort, comparable, probe, search_above, search_coded, search_exactly
-from weft.search.floors import LEAST_RANK, Top, greatest, kth_similarity
+from weft.search.coded import (
+    Allowed,
+    Effort,
+    comparable,
+    probe,
+    sampled_top,
+    search_above,
+    search_coded,
+    search_exactly,
+)
+from weft.search.floors import Top, greatest, kth_similarity
 from weft.search.imputed import Imputed, score_hits
 from weft.search.terms import aligned_terms, floor_terms
 from weft.search.tokens import retrieve_tokens
@@ -302,9 +311,10 @@ class _Search:
         tops, flat = [], {}
         for s, allowed in zip(self.view.segments, self.allowed, strict=True):
             if s.segment.coded:
-                sample = s.segment.sample
-                rows = slice(None) if allowed.mask is None else allowed.mask[sample.document]
-                tops.append(Top.of(s.segment.rotate(query.values) @ sample.values[rows].T, sample.weight, k_prime))
+                top = sampled_top(s.segment, query, allowed, k_prime)
+                if top is None:
+                    return None
+                tops.append(top)
                 continue
             ordinals, maxima = s.segment.with_tokens(allowed.mask), [np.zeros((query.n_tokens, 0), np.float32)]
             for some in in_parts(s.segment, ordinals):
@@ -315,9 +325,7 @@ class _Search:
             flat[s.number] = ordinals, np.concatenate(maxima, axis=1)
         if not any(top.similarity.size for top in tops):
             return None
-        missing, rank = kth_similarity(tops, k_prime)
-        if rank < LEAST_RANK and len(flat) < len(self.view.segments):
-            return None
+        missing = kth_similarity(tops, k_prime)
         z = np.float32(1 if alignment.divides_by == "one" else query.n_tokens)
         parts = []
         ranked: Sequence[NDArray[np.bool_] | None] = self.ranked or [None] * len(self.allowed)

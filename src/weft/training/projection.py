@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from sentence_transformers.base.modules import Dense, Transformer
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from weft.encoders.whole_text import PARTS, WholeTextProjection
 from weft.errors import DataError
@@ -85,7 +86,7 @@ def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Momen
     hidden = transformer.get_embedding_dimension()
     tokens, means = Moments.none(hidden), Moments.none(hidden)
     ordered = sorted(texts, key=len)  # little padding: half the time
-    for begin in range(0, len(ordered), 32):
+    for begin in tqdm(range(0, len(ordered), 32), desc="PCA", disable=None, leave=False):
         features = transformer.preprocess(ordered[begin : begin + 32], task="document")
         output: Any = transformer({k: v for k, v in features.items() if isinstance(v, Tensor)}, task="document")
         states, real = output["token_embeddings"], output["attention_mask"].bool()

@@ -10,8 +10,8 @@ import hashlib
 import json
 import logging
 import random
+import shutil
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from datasets import Dataset
 from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
+from tqdm import tqdm
 from transformers.trainer_utils import get_last_checkpoint
 
 from weft.encoders import Encoder
@@ -40,6 +41,10 @@ MINING_DEPTH = 30
 """How many passages beyond those asked for a miner looks at, so that known relevant ones can be left out."""
 
 
+MAY_CHANGE = ("steps", "interpolation", "log_every", "save_every", "remember_frozen")
+"""Keys of [training] that a run may be gone on with in another way."""
+
+
 def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path:
     """Train a recipe's model and return the folder it is saved in, ``<output>/model``.
 
@@ -54,8 +59,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
     output = Path(recipe.training.output)
     _arguments(recipe, {}, progress)  # what the trainer refuses is refused before the long work begins
     run = assemble(recipe)
-    output.mkdir(parents=True, exist_ok=True)
-    _keep_recipe(recipe, output)
+    checkpoint = _begin(recipe, output, resume)
     with ExitStack() as stack:
         if recipe.training.remember_frozen:
             modules = [transformer.auto_model for transformer in run.transformers]
@@ -70,9 +74,6 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
             args=_arguments(recipe, datasets, progress),
             train_dataset=datasets,
             loss=run.loss,
-        )
-        checkpoint = (
-            get_last_checkpoint(str(output / "checkpoints")) if resume and (output / "checkpoints").is_dir() else None
         )
         start = {name: p.detach().clone() for name, p in run.model.named_parameters() if p.requires_grad}
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -177,7 +178,7 @@ def prepare(
 ) -> dict[str, Dataset]:
     """Mine what is to be mined and return one dataset of columns for each source."""
     made: dict[str, Dataset] = {}
-    for source, rows, corpus in sources:
+    for source, rows, corpus in tqdm(sources, desc="mining negatives", disable=None, leave=False):
         if source.negatives and source.negatives_from in ("bm25", "index"):
             depth = source.negatives + source.skip_top + MINING_DEPTH
             corpus = mining_corpus(source, rows, corpus, recipe.training.seed)
@@ -295,10 +296,25 @@ def _sample_texts(rows: Sequence[Sequence[Row]], seed: int) -> list[str]:
     return texts
 
 
-def _keep_recipe(recipe: Recipe, output: Path) -> None:
-    """Write the recipe beside the checkpoints; refuse to mix two recipes in one folder."""
-    path = output / "recipe.json"
-    text = json.dumps(recipe.as_dict(), indent=1, ensure_ascii=False)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
-        warnings.warn(f"{str(output)!r} holds checkpoints of another recipe", stacklevel=3)
-    path.write_text(text, encoding="utf-8")
+def _begin(recipe: Recipe, output: Path, resume: bool) -> str | None:
+    """Keep the recipe beside its checkpoints, and return the last of them, to go on from.
+
+    Another recipe's are refused: its losses would go on as if they were this one's.
+    """
+    kept, checkpoints = output / "recipe.json", output / "checkpoints"
+    if not resume:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    now = recipe.as_dict()
+    if last is not None and kept.exists():
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        for key in MAY_CHANGE:
+            before["training"][key] = now["training"][key]
+        if before != json.loads(json.dumps(now)):
+            raise DataError(
+                f"{str(output)!r} holds checkpoints of another recipe: begin anew (--fresh), or name another "
+                "training.output"
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(now, indent=1, ensure_ascii=False), encoding="utf-8")
+    return last
