@@ -100,12 +100,16 @@ class Hidden(Encodings):
 class Heads:
     """A projection and, perhaps, salience heads trained on a frozen base."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, base: str) -> None:
         from weft.encoders.importers import import_checkpoint
+        from weft.training.run import base_identity
 
         self.projection: Any = None
         self.heads: dict[str, tuple[np.ndarray, float, Gate]] = {}
-        for module in import_checkpoint(Path(folder), folder)[0]:
+        model, theirs = (import_checkpoint(Path(path), path)[0] for path in (folder, base))
+        if base_identity(model[0].auto_model) != base_identity(theirs[0].auto_model):
+            raise SystemExit(f"the encoder of {folder} is not the base's: give it with --late")
+        for module in model:
             if type(module).__name__ in ("Dense", "WholeTextProjection"):
                 self.projection = module
             elif type(module).__name__ == "Salience":
@@ -134,6 +138,8 @@ class Heads:
 def identity(folder: str) -> str:
     """Name the files of a model: a hash of their names, sizes and times."""
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    if not files:
+        raise SystemExit(f"{folder} is no folder of a model")
     marks = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
 
@@ -169,7 +175,7 @@ class Results:
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                self._kept[entry["pool"], entry["row"], entry["of"]] = entry["ndcg"]
+                self._kept[entry["pool"], entry["row"], entry.get("of", "")] = entry["ndcg"]
 
     def known(self, pool: str, row: str, of: str) -> bool:
         """Whether a row is there; if so, it is one of this run's."""
@@ -203,7 +209,7 @@ class Measuring:
     def __init__(self, pool: Pool, options: argparse.Namespace, results: Results) -> None:
         self.pool, self.options, self.results = pool, options, results
         self.key = f"{pool.name} ({len(pool.documents)})"
-        self.of = ""
+        self.of = pool.digest
         """What the rows at hand are measured with."""
 
     def wanted(self, *rows: str) -> bool:
@@ -217,14 +223,14 @@ class Measuring:
 
     def begin(self, *folders: str) -> None:
         lengths = f"{self.options.query_length} {self.options.length}"
-        self.of = " ".join([*map(identity, folders), lengths, f"{K_PRIME_SHARE} {LEAST_K_PRIME}"])
+        self.of = " ".join([self.pool.digest, *map(identity, folders), lengths, f"{K_PRIME_SHARE} {LEAST_K_PRIME}"])
 
     def run(self) -> None:
         options = self.options
         if self.wanted("BM25"):
             self.results.put(self.key, "BM25", self.of, ndcg(self.pool, self.pool.bm25))
         for name, folder in options.single:
-            self.of = f"{identity(folder)} {options.length}"
+            self.of = f"{self.pool.digest} {identity(folder)} {options.length}"
             if self.wanted(f"{name}, one vector"):
                 self.put(f"{name}, one vector", single_scores(folder, self.pool, options.length))
         for name, folder in options.base:
@@ -278,7 +284,7 @@ class Measuring:
 
 def with_heads(folder: str, hidden: Hidden, pool: Pool) -> tuple[TokenVectors, TokenVectors]:
     queries, documents = hidden.of(pool)
-    heads = Heads(folder)
+    heads = Heads(folder, hidden.folder)
     return heads.of(queries, "query"), heads.of(documents, "document")
 
 

@@ -173,6 +173,7 @@ def test_odd_texts_have_a_defined_result(encoder, caplog):
         ({"texts": "a", "batch_size": 0}, ["'batch_size'", "0"]),
         ({"texts": "a", "threads": -1}, ["'threads'", "-1"]),
         ({"texts": "a", "dtype": "int8"}, ["'dtype'", "float16"]),
+        ({"texts": "a", "dtype": "nonsense"}, ["'dtype'", "float16"]),
         ({"texts": "a", "truncation": "cut"}, ["'truncation'", "warn", "cut"]),
     ],
 )

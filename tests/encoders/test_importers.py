@@ -195,6 +195,12 @@ def test_a_broken_checkpoint_is_one_clear_line(damage, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["~nosuchuser/x", "x" * 5000, "a\0b"])
+def test_names_that_can_be_none(name):
+    with pytest.raises(WeftError):
+        Encoder.load(name)
+
+
 def test_wrong_folders(tmp_path):
     with pytest.raises(WeftError, match="there is no folder"):
         Encoder.load(tmp_path / "nothing")

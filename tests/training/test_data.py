@@ -85,9 +85,14 @@ def test_jsonl(tmp_path):
     rows, corpus = read(Source(str(path), format="jsonl"))
     assert rows == [Row("q", "p", ["a", "b"], [1.0, 0.5, 0.0]), Row("r", "o", ["c"])]
     assert corpus == {}
-    write(path, '{"query": "q"}')
-    with pytest.raises(DataError, match="without 'positive'"):
-        read(Source(str(path), format="jsonl"))
+    for line, message in [
+        ('{"query": "q"}', "without 'positive'"),
+        ('{"query": null, "positive": "p"}', "'query' is a text"),
+        ('{"query": "q", "positive": "p", "negatives": "abc"}', "'negatives' is a list of texts"),
+    ]:
+        write(path, line)
+        with pytest.raises(DataError, match=message):
+            read(Source(str(path), format="jsonl"))
 
 
 def test_tsv(tmp_path):
@@ -116,12 +121,29 @@ class TestMsMarco:
         rows, _ = read(Source(str(folder), format="msmarco", negatives_file="hard.tsv"))
         assert [(row.query, row.positive, row.negatives) for row in rows] == [("seven", "one", ["two", "three"])]
 
+    @pytest.mark.parametrize(
+        ("name", "line"),
+        [("collection.tsv", "1 one"), ("queries.train.tsv", "seven"), ("qrels.train.tsv", "7 0 1"), ("hard.tsv", "7")],
+    )
+    def test_broken_lines_are_named(self, tmp_path, name, line):
+        folder = self.folder(tmp_path)
+        write(folder / "hard.tsv", "7\t1\t2")
+        write(folder / name, line)
+        hard = {"negatives_file": "hard.tsv"} if name == "hard.tsv" else {}
+        with pytest.raises(DataError, match=f"{name}', line 1: expected"):
+            read(Source(str(folder), format="msmarco", **hard))
+
 
 @pytest.mark.torch
 def test_hugging_face_dataset(tmp_path):
     datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_dict({"query": ["q"], "positive": ["p"], "negative": ["n"]}).save_to_disk(tmp_path / "set")
     assert read(Source(str(tmp_path / "set"), format="hub"))[0] == [Row("q", "p", ["n"])]
+    split = datasets.Dataset.from_dict({"query": ["q"], "positive": ["p"]})
+    datasets.DatasetDict({"train": split}).save_to_disk(tmp_path / "splits")
+    assert read(Source(str(tmp_path / "splits"), format="hub"))[0] == [Row("q", "p")]
+    with pytest.raises(DataError, match="cannot be loaded"):
+        read(Source(str(tmp_path / "splits"), format="hub", split="dev"))
 
 
 def test_relevant_passages_and_their_copies_are_never_negatives():

@@ -56,6 +56,11 @@ def test_mistakes(changes, message):
         ("training", {"warmup": 1.0}),
         ("training", {"precision": "fp8"}),
         ("training", {"interpolation": 0.0}),
+        ("training", {"max_document_length": -5}),
+        ("training", {"head_learning_rate": -1.0}),
+        ("training", {"weight_decay": -0.1}),
+        ("model", {"dropout": 3.0}),
+        ("loss", {"scale": float("inf")}),
     ],
 )
 def test_values_out_of_range(table, values):
@@ -104,6 +109,11 @@ class TestFiles:
     def test_a_change_that_is_none(self, tmp_path, change):
         with pytest.raises(RecipeError, match=r"table\.key=value"):
             read_recipe(self.write(tmp_path, self.TEXT), [change], {"data": "", "models": ""})
+
+    def test_a_change_of_what_is_no_table(self, tmp_path):
+        path = self.write(tmp_path, 'notes = "x"\n' + self.TEXT)
+        with pytest.raises(RecipeError, match="no table"):
+            read_recipe(path, ["notes.x=1"], {"data": "", "models": ""})
 
     def test_not_toml(self, tmp_path):
         with pytest.raises(RecipeError, match="not a TOML file"):

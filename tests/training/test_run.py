@@ -15,8 +15,10 @@ from weft import Encoder
 from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import CheckpointError, DataError
+from weft.training import run as run_module
+from weft.training.data import Row
 from weft.training.recipes import build_recipe
-from weft.training.run import check, train
+from weft.training.run import assemble, check, columns, train
 
 pytestmark = [
     pytest.mark.torch,
@@ -97,6 +99,60 @@ def test_another_recipe_does_not_go_on_from_these_checkpoints(recipe):
     assert set(losses(train(other, resume=False, progress=False))) == {1, 2, 3, 4, 5, 6}
     longer = train(recipe(loss={"scale": 20.0}, training={"steps": 8}), progress=False)
     assert set(losses(longer)) == {1, 2, 3, 4, 5, 6, 7, 8}
+    with pytest.raises(DataError, match="8 steps already"):
+        check(other)
+    (longer.parent / "recipe.json").write_text("{torn")
+    with pytest.raises(DataError, match="checkpoints of another recipe"):
+        check(recipe(loss={"scale": 20.0}, training={"steps": 8}))
+
+
+def test_a_finished_run_takes_no_further_step(recipe):
+    """With a constant rate one more step would be seen."""
+    settings = {"steps": 3, "scheduler": "constant", "warmup": 0.0}
+    first = load_file(train(recipe(training=settings), progress=False) / "model.safetensors")
+    folder = train(recipe(training=settings), progress=False)
+    second = load_file(folder / "model.safetensors")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert set(losses(folder)) == {1, 2, 3}
+
+
+def test_a_random_projection_is_the_seed_s(recipe):
+    models = [assemble(recipe(model={"projection": "random"}, training={"seed": s})).model for s in (3, 3, 4)]
+    a, b, c = (dict(model.named_parameters())["2.linear.weight"] for model in models)
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+
+
+def test_distillation_needs_somebody_to_learn_from(recipe, tmp_path):
+    with pytest.raises(DataError, match=r"needs one score in every row"):
+        check(recipe(loss={"distillation": 0.5}))
+    rows = [{"query": f"red {x}", "positive": f"a red {x}", "scores": [1.0]} for x in ("cat", "dog", "tree", "car")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    scored = {"path": str(tmp_path / "rows.jsonl"), "format": "jsonl"}
+    assert "loss" in check(recipe(loss={"distillation": 0.5}, data=scored))[-2]
+
+
+def test_a_base_s_markers_are_trained_with(recipe, tmp_path, monkeypatch):
+    first = train(recipe("first", model={"query_prefix": "red ", "document_prefix": "the "}), progress=False)
+    seen = []
+    arguments = run_module._arguments
+    monkeypatch.setattr(run_module, "_arguments", lambda *a: seen.append(arguments(*a)) or seen[-1])
+    second = train(recipe("second", model={"base": str(first)}), progress=False)
+    assert seen[-1].prompts == {"query": "red ", "positive": "the "}
+    assert Encoder.load(second).settings.query.prefix == "red "
+    third = train(recipe("third", model={"base": str(first), "query_prefix": "blue "}), progress=False)
+    assert seen[-1].prompts == {"query": "blue ", "positive": ""}
+    assert Encoder.load(third).settings.query.prefix == "blue "
+
+
+def test_negatives_that_fill_up_are_never_relevant():
+    known = frozenset({"a", "b"})
+    rows = [Row("q", "pa", positive_id="a", known=known), Row("q", "pb", positive_id="b", known=known)]
+    other = Row("r", "pc", positive_id="c", known=frozenset({"c"}))
+    found = columns([*rows, other], 1, seed=0)
+    assert found["negative_1"][:2] == ["pc", "pc"]
+    with pytest.raises(DataError, match="too few"):
+        columns(rows, 1, seed=0)
 
 
 def test_interpolation_goes_a_part_of_the_way(recipe):

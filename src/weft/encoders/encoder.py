@@ -267,7 +267,11 @@ class Encoder:
         listed = _texts(texts, owner)
         check_count(batch_size, "batch_size", owner)
         threads = usable_cpus() if threads is None else check_count(threads, "threads", owner)
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float16)):
+        try:
+            known = np.dtype(dtype) in (np.dtype(np.float32), np.dtype(np.float16))
+        except TypeError:
+            known = False
+        if not known:
             raise invalid("dtype", owner, "float32 or float16", dtype)
         if truncation not in TRUNCATIONS:
             raise invalid("truncation", owner, f"one of {TRUNCATIONS}", truncation)

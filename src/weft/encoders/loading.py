@@ -10,7 +10,7 @@ from weft.encoders.backend import Backend
 from weft.encoders.hub import download
 from weft.encoders.light import is_light_folder, read_light_folder
 from weft.encoders.settings import Settings
-from weft.errors import CheckpointError, invalid, missing_extra
+from weft.errors import CheckpointError, first_line, invalid, missing_extra
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -88,11 +88,14 @@ def locate(
     if not isinstance(name_or_path, (str, Path)):
         raise invalid("name_or_path", "Encoder.load", "a folder or the name of a model", name_or_path)
     text = str(name_or_path)
-    folder = Path(text).expanduser()
-    if folder.is_dir():
-        return folder, text
-    if folder.is_file():
-        raise CheckpointError(f"{text} is a file; a model is a folder")
+    try:
+        folder = Path(text).expanduser()
+        if folder.is_dir():
+            return folder, text
+        if folder.is_file():
+            raise CheckpointError(f"{text} is a file; a model is a folder")
+    except (OSError, RuntimeError, ValueError) as error:  # no such user, too long a name, a NUL
+        raise CheckpointError(f"{text[:80]!r} cannot name a model: {first_line(error)}") from None
     if name_or_path == BUNDLED.name and is_light_folder(BUNDLED):
         return BUNDLED, text
     if isinstance(name_or_path, Path) or not _may_be_hub_name(text):

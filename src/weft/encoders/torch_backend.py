@@ -95,6 +95,12 @@ def forward(
     return features["token_embeddings"], scores
 
 
+def prompt_of(model: MultiVectorEncoder, task: str) -> str:
+    """Return what stands before the texts of a side: a marker such as ``"[Q] "``, or nothing."""
+    names = (QUERY,) if task == QUERY else _DOCUMENT_PROMPTS
+    return next((model.prompts[name] or "" for name in names if name in model.prompts), "")
+
+
 def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | None = None) -> Settings:
     """Read a model's way with texts off its modules."""
     transformer = model[0]
@@ -117,13 +123,12 @@ def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | 
     before = modules[: modules.index(heads[0])] if heads else []
     sides = {}
     for task in (QUERY, DOCUMENT):
-        prompts = (QUERY,) if task == QUERY else _DOCUMENT_PROMPTS
         skip_ids, keep_ids = _masks(model, task)
         sides[task] = Side(
             length=(transformer.query_length if task == QUERY else transformer.document_length)
             or most
             or UNBOUNDED_LENGTH,
-            prefix=next((model.prompts[p] or "" for p in prompts if p in model.prompts), ""),
+            prefix=prompt_of(model, task),
             expansion=_expansion(transformer) if task == QUERY else None,
             skip_ids=skip_ids,
             keep_ids=keep_ids,

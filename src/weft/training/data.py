@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,16 +130,20 @@ def _jsonl(source: Source) -> tuple[list[Row], dict[str, str]]:
 
 
 def _row(value: Mapping[str, Any], where: str) -> Row:
-    try:
-        query, positive = str(value["query"]), str(value["positive"])
-    except KeyError as error:
-        raise DataError(f"{where!r}: a row without {error.args[0]!r}; it has {', '.join(map(repr, value))}") from None
+    for key in ("query", "positive"):
+        if key not in value:
+            raise DataError(f"{where!r}: a row without {key!r}; it has {', '.join(map(repr, value))}")
+        if not isinstance(value[key], str):
+            raise DataError(f"{where!r}: {key!r} is a text; got {value[key]!r}")
+    query, positive = value["query"], value["positive"]
     negatives = value.get("negatives") or ([value["negative"]] if value.get("negative") else [])
+    if isinstance(negatives, str) or not all(isinstance(text, str) for text in negatives):
+        raise DataError(f"{where!r}: 'negatives' is a list of texts; got {negatives!r}")
     try:
         scores = [float(score) for score in value.get("scores") or []]
     except (TypeError, ValueError):
         raise DataError(f"{where!r}: scores are numbers, one for each document; got {value['scores']!r}") from None
-    return Row(query, positive, [str(text) for text in negatives], scores)
+    return Row(query, positive, list(negatives), scores)
 
 
 def _tsv(source: Source) -> tuple[list[Row], dict[str, str]]:
@@ -154,22 +158,26 @@ def _tsv(source: Source) -> tuple[list[Row], dict[str, str]]:
 
 def _msmarco(source: Source) -> tuple[list[Row], dict[str, str]]:
     folder = Path(source.path)
-    corpus = dict(line.split("\t", 1) for line in lines(folder / "collection.tsv"))
-    queries = dict(line.split("\t", 1) for line in lines(folder / f"queries.{source.split}.tsv"))
+    corpus = dict(_cells(folder / "collection.tsv", 2))
+    queries = dict(_cells(folder / f"queries.{source.split}.tsv", 2))
     positives: dict[str, list[str]] = {}
     negatives: dict[str, list[str]] = {}
     if source.negatives_file:  # RocketQA: query id, positive id, negative ids; or one (query, passage, label) a line
-        for line in lines(folder / source.negatives_file):
-            query, *rest = line.split("\t")
+        for query, *rest in _cells(folder / source.negatives_file, 2, most=0):
             if len(rest) == 2 and rest[1] in ("0", "1"):
                 (positives if rest[1] == "1" else negatives).setdefault(query, []).append(rest[0])
             else:
                 positives.setdefault(query, []).append(rest[0])
                 negatives.setdefault(query, []).extend(rest[1:])
     else:
-        for line in lines(folder / f"qrels.{source.split}.tsv"):
-            query, _, document, grade = line.split()
-            if float(grade) > 0:
+        path = folder / f"qrels.{source.split}.tsv"
+        for number, line in enumerate(lines(path), 1):
+            try:
+                query, _, document, grade = line.split()
+                judged = float(grade)
+            except ValueError:
+                raise DataError(f"{str(path)!r}, line {number}: expected query, 0, passage and grade") from None
+            if judged > 0:
                 positives.setdefault(query, []).append(document)
     rows = []
     for query, documents in positives.items():
@@ -182,6 +190,15 @@ def _msmarco(source: Source) -> tuple[list[Row], dict[str, str]]:
     return rows, corpus
 
 
+def _cells(path: Path, least: int, most: int = 2) -> Iterator[list[str]]:
+    """Yield the cells of each line, separated by tabs: `least` of them or more, cut into `most` (0: as many as are)."""
+    for number, line in enumerate(lines(path), 1):
+        cells = line.split("\t", most - 1 if most else -1)
+        if len(cells) < least:
+            raise DataError(f"{str(path)!r}, line {number}: expected {least} cells or more, separated by tabs")
+        yield cells
+
+
 def _hub(source: Source) -> tuple[list[Row], dict[str, str]]:
     try:
         from datasets import load_dataset, load_from_disk
@@ -190,6 +207,8 @@ def _hub(source: Source) -> tuple[list[Row], dict[str, str]]:
     try:
         on_disk = Path(source.path).exists()
         data = load_from_disk(source.path) if on_disk else load_dataset(source.path, split=source.split)
+        if isinstance(data, dict):  # a folder of splits
+            data = data[source.split]
     except Exception as error:
         raise DataError(f"the dataset {source.path!r} cannot be loaded: {error}") from None
     return [_row(value, source.path) for value in data], {}

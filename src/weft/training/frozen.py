@@ -106,6 +106,12 @@ class StateFile:
         return found
 
 
+def check_rememberable(transformer: nn.Module) -> None:
+    """Refuse encoders whose layers are not BERT's."""
+    if type(transformer).__name__ != "BertModel":
+        raise invalid("remember_frozen", "remember", "used with a BERT encoder", type(transformer).__name__)
+
+
 @contextmanager
 def remember(transformers: Sequence[nn.Module], layers: int, folder: str | Path, identity: str) -> Iterator[StateFile]:
     """Let the frozen first layers of these encoders (the model's, the teacher's) be computed once a text.
@@ -122,8 +128,7 @@ def remember(transformers: Sequence[nn.Module], layers: int, folder: str | Path,
         Names the base weights; states of other weights are never mixed up.
     """
     for transformer in transformers:
-        if type(transformer).__name__ != "BertModel":
-            raise invalid("remember_frozen", "remember", "used with a BERT encoder", type(transformer).__name__)
+        check_rememberable(transformer)
     width = int(transformers[0].config.hidden_size)  # type: ignore[union-attr, arg-type]
     name = hashlib.sha256(f"{identity}|{layers}|{width}".encode()).hexdigest()[:16]
     states = StateFile(Path(folder) / name, width)

@@ -18,6 +18,7 @@ from torch import nn
 
 from weft.encoders.importers import detect, import_checkpoint
 from weft.encoders.importers.files import check_whole
+from weft.encoders.loading import locate
 from weft.encoders.salience import Salience
 from weft.encoders.whole_text import WholeTextProjection
 from weft.errors import CheckpointError, DataError, first_line
@@ -32,7 +33,8 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
     A base that is a multi-vector checkpoint already keeps its projection and, unless the recipe names gates, its
     salience heads; gates make new heads.
     """
-    if (folder := Path(settings.base)).is_dir() and detect(folder) != "plain":
+    folder = _folder(settings.base)
+    if detect(folder) != "plain":
         return _continue(settings, folder, texts)
     transformer = load_transformer(settings)
     hidden = transformer.get_embedding_dimension()
@@ -69,6 +71,8 @@ def _continue(settings: ModelSettings, folder: Path, texts: Sequence[str]) -> Mu
         head = Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights)
         modules.insert(place, head)
         model = _with(modules, model)
+    if settings.query_prefix or settings.document_prefix:
+        model.prompts |= _prompts(settings)
     freeze(transformer.auto_model, settings.frozen_layers)
     return model
 
@@ -80,8 +84,7 @@ def _with(modules: list[Any], model: MultiVectorEncoder) -> MultiVectorEncoder:
 def build_teacher(settings: ModelSettings, teacher: str) -> MultiVectorEncoder:
     """Return the teacher: a checkpoint, or with ``"base"`` the untrained base with all its dimensions."""
     if teacher != "base":
-        folder = Path(teacher)
-        return import_checkpoint(folder, teacher)[0] if folder.is_dir() else MultiVectorEncoder(teacher)
+        return import_checkpoint(_folder(teacher), teacher)[0]
     transformer = load_transformer(settings)
     normalize = Normalize(module_input_name="token_embeddings")
     return MultiVectorEncoder(modules=[transformer, mask_module(settings), normalize], prompts=_prompts(settings))
@@ -97,15 +100,10 @@ def load_transformer(settings: ModelSettings) -> Transformer:
             "attention_probs_dropout_prob": settings.dropout,
         }
     )
-    if (
-        ("/" in settings.base or "." in settings.base)
-        and settings.base[0] in "/.~"
-        and not Path(settings.base).exists()
-    ):
-        raise DataError(f"no such model folder: {settings.base!r}")
+    folder = _folder(settings.base)
     try:
         transformer = Transformer(
-            settings.base,
+            str(folder),
             query_length=settings.query_length,
             document_length=settings.document_length,
             max_seq_length=max(settings.query_length, settings.document_length),
@@ -113,9 +111,15 @@ def load_transformer(settings: ModelSettings) -> Transformer:
         )
     except Exception as error:  # whatever the libraries below make of a broken checkpoint
         raise CheckpointError(f"the base {settings.base} could not be loaded: {first_line(error)}") from error
-    if Path(settings.base).is_dir():
-        check_whole(transformer, Path(settings.base))
+    check_whole(transformer, folder)
     return transformer
+
+
+def _folder(name: str) -> Path:
+    """Return the folder of a model; one of the hub is downloaded."""
+    if name.startswith(("/", ".", "~")) and not Path(name).expanduser().exists():
+        raise DataError(f"no such model folder: {name!r}")
+    return locate(name)[0]
 
 
 def mask_module(settings: ModelSettings) -> MultiVectorMask:

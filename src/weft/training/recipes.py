@@ -65,6 +65,8 @@ class ModelSettings:
         for key in ("dim", "query_length", "document_length"):
             at_least(1, f"model.{key}", getattr(self, key))
         at_least(0, "model.frozen_layers", self.frozen_layers)
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise invalid("model.dropout", "the recipe", "at least 0 and below 1", self.dropout)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,13 @@ class TrainingSettings:
             raise invalid("training.warmup", "the recipe", "a share of the steps, at least 0 and below 1", self.warmup)
         if not 0 < self.interpolation <= 1:
             raise invalid("training.interpolation", "the recipe", "above 0 and at most 1", self.interpolation)
-        positive("training.learning_rate", self.learning_rate)
+        for key in ("learning_rate", "head_learning_rate"):
+            if getattr(self, key) is not None:
+                positive(f"training.{key}", getattr(self, key))
+        if not self.weight_decay >= 0:
+            raise invalid("training.weight_decay", "the recipe", "at least 0", self.weight_decay)
+        if self.max_document_length is not None:
+            at_least(1, "training.max_document_length", self.max_document_length)
         for key in ("steps", "save_every", "log_every", "gradient_accumulation"):
             at_least(1, f"training.{key}", getattr(self, key))
         at_least(2, "training.batch_size", self.batch_size)

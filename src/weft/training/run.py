@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import random
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -24,25 +23,23 @@ from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer,
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 from tqdm import tqdm
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import TrainerState, set_seed
 
 from weft.encoders import Encoder
+from weft.encoders.torch_backend import prompt_of
 from weft.errors import DataError, first_line
 from weft.training.data import Row, Source, mining_corpus, read
-from weft.training.frozen import remember
+from weft.training.frozen import check_rememberable, remember
 from weft.training.losses import AlignmentLoss
 from weft.training.mining import choose, mine_bm25, mine_index
 from weft.training.model import build_model, build_teacher
 from weft.training.recipes import Recipe
+from weft.training.resuming import TRAINER_STATE, begin, refuse_foreign, steps_of
 
 logger = logging.getLogger(__name__)
 
 MINING_DEPTH = 30
 """How many passages beyond those asked for a miner looks at, so that known relevant ones can be left out."""
-
-
-MAY_CHANGE = ("steps", "interpolation", "log_every", "save_every", "remember_frozen")
-"""Keys of [training] that a run may be gone on with in another way."""
 
 
 def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path:
@@ -58,30 +55,37 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
     """
     output = Path(recipe.training.output)
     _arguments(recipe, {}, progress)  # what the trainer refuses is refused before the long work begins
+    if resume:
+        refuse_foreign(recipe)
     run = assemble(recipe)
-    checkpoint = _begin(recipe, output, resume)
+    checkpoint = begin(recipe, resume)
     with ExitStack() as stack:
         if recipe.training.remember_frozen:
             modules = [transformer.auto_model for transformer in run.transformers]
             identity = base_identity(modules[0])
             folder = recipe.training.remember_frozen
             stack.enter_context(remember(modules, recipe.model.frozen_layers, folder, identity))
-        datasets = prepare(run.sources, recipe, run.model)
+        datasets = prepare(run.sources, recipe, run.model, progress=progress)
         for transformer in run.transformers:
             transformer.document_length = recipe.training.max_document_length or recipe.model.document_length
         trainer = MultiVectorEncoderTrainer(
             model=run.model,
-            args=_arguments(recipe, datasets, progress),
+            args=_arguments(recipe, datasets, progress, run.model),
             train_dataset=datasets,
             loss=run.loss,
         )
         start = {name: p.detach().clone() for name, p in run.model.named_parameters() if p.requires_grad}
-        trainer.train(resume_from_checkpoint=checkpoint)
+        if checkpoint is not None and steps_of(checkpoint) == recipe.training.steps:  # the trainer would add a step
+            trainer._load_from_checkpoint(checkpoint)
+            trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
+        else:
+            trainer.train(resume_from_checkpoint=checkpoint)
     interpolate(run.model, start, recipe.training.interpolation)
     _transformer(run.model).document_length = recipe.model.document_length
-    with open(output / "log.jsonl", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
-    run.model.save_pretrained(str(output / "model"))
+    if trainer.is_world_process_zero():
+        with open(output / "log.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
+        run.model.save_pretrained(str(output / "model"))
     return output / "model"
 
 
@@ -115,12 +119,18 @@ class Run:
 
 def assemble(recipe: Recipe) -> Run:
     """Read the data and build model, teacher and loss."""
+    set_seed(recipe.training.seed)  # a random projection is the same in every run, and when a run goes on
     sources = [(source, *read(source, recipe.training.seed)) for source in recipe.data]
     for source, rows, corpus in sources:
         if source.negatives_from in ("bm25", "index") and not corpus:
             raise DataError(f"{source.label}: negatives can only be mined where there is a corpus")
         if source.negatives_from == "given" and not any(row.negatives for row in rows):
             raise DataError(f"{source.label}: negatives are to be given in the data, but no row has any")
+        if recipe.loss.distillation and not recipe.loss.teacher:
+            needed = 1 + source.negatives
+            if any(len(row.scores) != needed for row in rows):
+                scores = "one score" if needed == 1 else f"{needed} scores"
+                raise DataError(f"{source.label}: distillation without loss.teacher needs {scores} in every row")
     model = build_model(recipe.model, _sample_texts([rows for _, rows, _ in sources], recipe.training.seed))
     transformers = [_transformer(model)]
     teacher = None
@@ -130,6 +140,9 @@ def assemble(recipe: Recipe) -> Run:
             raise DataError(f"the teacher {recipe.loss.teacher!r} has another vocabulary than {recipe.model.base!r}")
         if recipe.loss.teacher == "base":
             transformers.append(_transformer(teacher))
+    if recipe.training.remember_frozen:
+        for transformer in transformers:
+            check_rememberable(transformer.auto_model)
     loss = AlignmentLoss(
         model,
         recipe.loss.alignment,
@@ -147,23 +160,19 @@ def assemble(recipe: Recipe) -> Run:
 def check(recipe: Recipe) -> list[str]:
     """Do everything that a run does before its first step, and the loss of one small batch; return a summary."""
     _arguments(recipe, {}, progress=False)
+    refuse_foreign(recipe)
     run = assemble(recipe)
-    summary = []
+    summary, first = [], []
     for source, rows, corpus in run.sources:
+        first.append(_first_loss(run, rows, recipe.training.seed))
         of = f", of {len(corpus):,} documents" if corpus else ""
         mined = f", {source.negatives} negatives each ({source.negatives_from})" if source.negatives else ""
         summary.append(f"data      {source.label}: {len(rows):,} rows{of}{mined}")
-    few = columns(run.sources[0][1][:2] * 2, 0, recipe.training.seed)
-    features = [
-        {**run.model.preprocess(few[name][:2], task=task), "task": task}
-        for name, task in (("query", "query"), ("positive", "document"))
-    ]
-    with torch.no_grad():
-        first = run.loss(features).item()
     trained = sum(p.numel() for p in run.model.parameters() if p.requires_grad)
     parts = " → ".join(type(module).__name__ for module in run.model)
     summary.append(f"model     {parts}; {trained / 1e6:.1f} M parameters to train")
-    summary.append(f"loss      {run.loss.alignment}, {first:.3f} on two rows before training")
+    before = ", ".join(f"{loss:.3f}" for loss in first)
+    summary.append(f"loss      {run.loss.alignment}, {before} on two rows of each before training")
     settings = recipe.training
     seen = settings.steps * settings.batch_size * settings.gradient_accumulation
     total = sum(len(rows) * source.repeat for source, rows, _ in run.sources)
@@ -173,12 +182,27 @@ def check(recipe: Recipe) -> list[str]:
     return summary
 
 
+def _first_loss(run: Run, rows: list[Row], seed: int) -> float:
+    few = columns(rows[:2] * 2, 0, seed)
+    features = [
+        {**run.model.preprocess(few[name][:2], task=task), "task": task}
+        for name, task in (("query", "query"), ("positive", "document"))
+    ]
+    labels = torch.tensor([row.scores[:1] for row in (rows[:2] * 2)[:2]]) if "scores" in few else None
+    with torch.no_grad():
+        return run.loss(features, labels).item()
+
+
 def prepare(
-    sources: Sequence[tuple[Source, list[Row], dict[str, str]]], recipe: Recipe, model: MultiVectorEncoder
+    sources: Sequence[tuple[Source, list[Row], dict[str, str]]],
+    recipe: Recipe,
+    model: MultiVectorEncoder,
+    *,
+    progress: bool = True,
 ) -> dict[str, Dataset]:
     """Mine what is to be mined and return one dataset of columns for each source."""
     made: dict[str, Dataset] = {}
-    for source, rows, corpus in tqdm(sources, desc="mining negatives", disable=None, leave=False):
+    for source, rows, corpus in tqdm(sources, desc="mining", disable=None if progress else True, leave=False):
         if source.negatives and source.negatives_from in ("bm25", "index"):
             depth = source.negatives + source.skip_top + MINING_DEPTH
             corpus = mining_corpus(source, rows, corpus, recipe.training.seed)
@@ -209,9 +233,10 @@ def columns(rows: Sequence[Row], negatives: int, seed: int) -> dict[str, list[An
         own = row.negatives[:negatives]
         tries = 0
         while len(own) < negatives and tries < 100:
-            other, tries = chance.choice(rows).positive, tries + 1
-            if other != row.positive and other not in own:
-                own = [*own, other]
+            other, tries = chance.choice(rows), tries + 1
+            relevant = other.query == row.query or (other.positive_id and other.positive_id in row.known)
+            if not relevant and other.positive != row.positive and other.positive not in own:
+                own = [*own, other.positive]
         if len(own) < negatives:
             raise DataError(f"too few different texts for {negatives} negatives a query")
         filled.append(own)
@@ -222,7 +247,9 @@ def columns(rows: Sequence[Row], negatives: int, seed: int) -> dict[str, list[An
     return made
 
 
-def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> MultiVectorEncoderTrainingArguments:
+def _arguments(
+    recipe: Recipe, datasets: dict[str, Dataset], progress: bool, model: MultiVectorEncoder | None = None
+) -> MultiVectorEncoderTrainingArguments:
     settings = recipe.training
     rates = {}
     if settings.head_learning_rate is not None:
@@ -232,10 +259,10 @@ def _arguments(recipe: Recipe, datasets: dict[str, Dataset], progress: bool) -> 
         heads += [r"(^|\.)\d+\.(query|document)\."] if recipe.model.query_gate else []
         rates = {head: settings.head_learning_rate for head in heads if head}
     prompts: dict[str, Any] = {}
-    if recipe.model.query_prefix or recipe.model.document_prefix:
+    sides = {task: prompt_of(model, task) for task in ("query", "document")} if model is not None else {}
+    if any(sides.values()):  # the recipe's, or the markers of a base that brings some
         names = {column for dataset in datasets.values() for column in dataset.column_names} - {"scores"}
-        sides = {name: recipe.model.query_prefix if name == "query" else recipe.model.document_prefix for name in names}
-        prompts = {"prompts": sides}
+        prompts = {"prompts": {name: sides["query" if name == "query" else "document"] for name in names}}
     try:
         return MultiVectorEncoderTrainingArguments(
             output_dir=str(Path(settings.output) / "checkpoints"),
@@ -294,27 +321,3 @@ def _sample_texts(rows: Sequence[Sequence[Row]], seed: int) -> list[str]:
     texts = [text for source in rows for row in source[:1000] for text in (row.query, row.positive)]
     random.Random(seed).shuffle(texts)
     return texts
-
-
-def _begin(recipe: Recipe, output: Path, resume: bool) -> str | None:
-    """Keep the recipe beside its checkpoints, and return the last of them, to go on from.
-
-    Another recipe's are refused: its losses would go on as if they were this one's.
-    """
-    kept, checkpoints = output / "recipe.json", output / "checkpoints"
-    if not resume:
-        shutil.rmtree(checkpoints, ignore_errors=True)
-    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
-    now = recipe.as_dict()
-    if last is not None and kept.exists():
-        before = json.loads(kept.read_text(encoding="utf-8"))
-        for key in MAY_CHANGE:
-            before["training"][key] = now["training"][key]
-        if before != json.loads(json.dumps(now)):
-            raise DataError(
-                f"{str(output)!r} holds checkpoints of another recipe: begin anew (--fresh), or name another "
-                "training.output"
-            )
-    output.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(now, indent=1, ensure_ascii=False), encoding="utf-8")
-    return last

@@ -69,9 +69,9 @@ def at_least(least: int, name: str, value: int) -> None:
 
 
 def positive(name: str, value: float) -> None:
-    """Refuse a number that is not above 0."""
-    if not value > 0:
-        raise invalid(name, "the recipe", "greater than 0", value)
+    """Refuse a number that is not above 0, or is infinite."""
+    if not 0 < value < float("inf"):
+        raise invalid(name, "the recipe", "greater than 0 and finite", value)
 
 
 def _settings(table: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
@@ -106,7 +106,9 @@ def _change(tables: dict[str, Any], change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    tables.setdefault(table, {})[key] = value
+    if not isinstance(tables.setdefault(table, {}), dict):
+        raise RecipeError(f"{table} is no table of the recipe; got {change!r}")
+    tables[table][key] = value
 
 
 def _fill(value: Any, folders: Mapping[str, str]) -> Any:
