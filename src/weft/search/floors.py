@@ -52,7 +52,14 @@ def kth_similarity(tops: list[Top], k_prime: int) -> Floats:
     reached = np.cumsum(weight[order], axis=1) >= k_prime - 1e-9 * k_prime
     rank = np.where(reached.any(axis=1), reached.argmax(axis=1), similarity.shape[1] - 1)
     rows = np.arange(len(similarity))
-    return similarity[rows, order[rows, rank]]
+    kth: Floats = similarity[rows, order[rows, rank]]
+    return kth
+
+
+def similarities(query: TokenVectors, documents: TokenVectors) -> Floats:
+    """Return S of one query with all tokens of some documents, (n, tokens)."""
+    S: Floats = query.values.astype(np.float32, copy=False) @ documents.values.astype(np.float32, copy=False).T
+    return S
 
 
 def greatest(similarity: Floats, documents: TokenVectors) -> Floats:

@@ -32,7 +32,7 @@ from weft.search.coded import (
     search_coded,
     search_exactly,
 )
-from weft.search.floors import Top, greatest, kth_similarity
+from weft.search.floors import Top, greatest, kth_similarity, similarities
 from weft.search.imputed import Imputed, score_hits
 from weft.search.terms import aligned_terms, floor_terms
 from weft.search.tokens import retrieve_tokens
@@ -319,7 +319,7 @@ class _Search:
             ordinals, maxima = s.segment.with_tokens(allowed.mask), [np.zeros((query.n_tokens, 0), np.float32)]
             for some in in_parts(s.segment, ordinals):
                 documents = s.segment.select(some)
-                similarity: NDArray[np.float32] = query.values @ documents.values.astype(np.float32, copy=False).T
+                similarity = similarities(query, documents)
                 tops.append(Top.of(similarity, 1.0, k_prime))
                 maxima.append(greatest(similarity, documents))
             flat[s.number] = ordinals, np.concatenate(maxima, axis=1)

@@ -13,7 +13,7 @@ from weft.index.segment import Segment
 from weft.kernels import aligned_pairs
 from weft.search.brute import NATIVE
 from weft.search.coded import comparable
-from weft.search.floors import floor_pairs
+from weft.search.floors import floor_pairs, similarities
 from weft.types import Hits, TokenVectors
 
 
@@ -43,7 +43,7 @@ def floor_terms(
 ) -> Iterator[tuple[Hits, float]]:
     """Yield pairs and Z of scores that come from floors (`weft.search.floors`)."""
     turned, documents = comparable(segment, query, ordinals)
-    similarity: NDArray[np.float32] = turned.values @ documents.values.astype(np.float32, copy=False).T
+    similarity = similarities(turned, documents)
     z = 1.0 if alignment.divides_by == "one" else float(query.n_tokens)
     for begin, end in pairwise(documents.offsets):
         yield floor_pairs(similarity[:, begin:end], missing), z
