@@ -91,7 +91,7 @@ def test_fp32_gives_torchs_vectors(kind, tmp_path):
 def both(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("salient")
     if request.param == "after the mask":  # where training puts the heads: budgets count what is scored
-        heavy = Encoder.load(salient(folder / "model", document_gate="hard:0.2", masked=True), device="cpu")
+        heavy = Encoder.load(salient(folder / "model", "hard:0.5", "hard:0.2", masked=True), device="cpu")
         kinds = [type(module).__name__ for module in heavy.backend.model]
         assert kinds.index("MultiVectorMask") < kinds.index("Salience")
         assert len(heavy.settings.document.skip_ids) > 0
