@@ -1,4 +1,4 @@
-"""XTR's score at the price of a sum of max: what each query token finds anywhere first, then the documents above it.
+"""XTR's score for little more than a sum of max: what each query token finds anywhere, then the documents above it.
 
 With m_i the k′-th similarity, eq. 4 is Σ_i max(max_j S_ij, m_i): the maximum where query token i retrieved something of
 the document, m_i where it did not. So token retrieval needs no list of retrieved tokens. It needs m_i, which a sample
