@@ -115,8 +115,8 @@ class TrainingSettings:
     gradient_accumulation: int = 1
     gather_across_devices: bool = False
     interpolation: float = 1.0
-    """How far to go from the weights at the start to the trained ones (WiSE-FT): 0.3 of the way often keeps what
-    training gained, and loses less on texts unlike those trained on."""
+    """How far to go from the weights at the start to the trained ones (WiSE-FT), meant to lose less on texts unlike
+    those trained on; 1 takes the trained weights."""
     seed: int = 17
     save_every: int = 100
     log_every: int = 10

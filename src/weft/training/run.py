@@ -74,7 +74,9 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
             train_dataset=datasets,
             loss=run.loss,
         )
-        start = {name: p.detach().clone() for name, p in run.model.named_parameters() if p.requires_grad}
+        start = {}
+        if recipe.training.interpolation < 1:
+            start = {name: p.detach().clone() for name, p in run.model.named_parameters() if p.requires_grad}
         if checkpoint is not None and steps_of(checkpoint) == recipe.training.steps:  # the trainer would add a step
             trainer._load_from_checkpoint(checkpoint)
             trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
@@ -102,7 +104,7 @@ def interpolate(model: nn.Module, start: Mapping[str, Tensor], share: float) -> 
     2.0
     """
     for name, parameter in model.named_parameters():
-        if name in start and share < 1:
+        if name in start:
             parameter.copy_(torch.lerp(start[name].to(parameter.device), parameter, share))
 
 
