@@ -101,8 +101,8 @@ $(ASAN)/.ready: $(NATIVE)
 test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and UBSan, under 2 minutes
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 HYPOTHESIS_PROFILE=few \
 		$(ASAN)/bin/python -m pytest -n 2 -q -m "not torch and not slow" tests/native/test_engine.py \
-		tests/native/test_kernels.py tests/index/test_segment.py tests/search/test_coded.py \
-		tests/generative/test_token_text.py tests/generative/test_token_text_file.py tests/generative/test_seal.py
+		tests/native/test_kernels.py tests/storage/test_segment.py tests/search/test_coded.py \
+		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py
 
 test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults

@@ -26,9 +26,9 @@ import numpy as np
 import weft
 from results_file import write_section
 from weft import Encoder
-from weft.collections.beir import Collection
 from weft.encoders.drift import Sample, compare, table
 from weft.encoders.export import write_folder, write_graph
+from weft.sources.beir import Collection
 
 DEMO = Path(weft.__file__).parent / "collections" / "demo"
 LENGTHS = {"query_length": 32, "document_length": 256}

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import weft
 from results_file import write_section
-from weft.collections.beir import read_corpus
+from weft.sources.beir import read_corpus
 
 DEMO = Path(weft.__file__).parent / "collections" / "demo"
 ROWS = 100

@@ -36,7 +36,7 @@ from weft.evaluation.measures import evaluate
 from weft.evaluation.pools import Encoded, Pool, encode, make_pool
 from weft.evaluation.runs import Run
 from weft.evaluation.scoring import score_all, to_run
-from weft.index.pruning import prune
+from weft.storage.pruning import prune
 
 sys.path.insert(0, str(Path(__file__).parent))
 from results_file import write_section
@@ -52,7 +52,7 @@ def late_scores(
     queries: TokenVectors, documents: TokenVectors, imputations: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
     """Return sum-of-max scores under ``"colbert"``, and XTR's (eq. 4) under each imputation, (queries, documents)."""
-    encoded = Encoded(queries, documents, weights=False)
+    encoded = Encoded(queries, documents, salience_weighs=False)
     found = {"colbert": score_all(encoded, "sum-of-max")}
     return found | {name: score_all(encoded, XTR(impute=name)) for name in imputations}
 

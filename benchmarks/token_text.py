@@ -26,9 +26,9 @@ import numpy as np
 
 from maxsim import machine
 from results_file import write_section
-from weft.collections.beir import read_corpus
+from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
 from weft.generative.seal import rank_by_ngrams
-from weft.generative.token_text import FMIndex, NGramIndex, TokenTextIndex
+from weft.sources.beir import read_corpus
 
 QUERIES, BEAMS, LENGTH = 20, 15, 10
 BARS = {  # CPU; count and next token in µs

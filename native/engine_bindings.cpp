@@ -22,7 +22,7 @@ namespace {
 template <class T, int Dimensions>
 using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 
-constexpr double kCodeNorm = 290;  // index/codec.py scales the longest stored vector to this; rounding adds √dim/2
+constexpr double kCodeNorm = 290;  // storage/codec.py scales the longest stored vector to this; rounding adds √dim/2
 
 void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);

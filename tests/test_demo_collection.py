@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from weft.index.filters import parse
+from weft.storage.filters import parse
 
-DEMO = importlib.resources.files("weft") / "collections" / "demo"
+DEMO = importlib.resources.files("weft") / "sources" / "demo"
 KINDS = {"keyword", "question", "paraphrase", "claim", "multi"}
 # Words a paraphrase may share with its answer: they carry no subject.
 GRAMMAR = {

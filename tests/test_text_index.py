@@ -4,9 +4,9 @@ import pytest
 
 import weft
 from encoders import light_models
-from weft.collections.find import Selection
 from weft.errors import CheckpointError, DataError, IndexFormatError, NotAnIndexError
 from weft.search.lexical import search_lexical
+from weft.sources.find import Selection
 
 NOTES = {
     "mars": "the red planet mars is known as the red planet. why does rain fall? the quick fox jumps over it.",

@@ -10,9 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import weft
-from weft.cli.demo import COLLECTION
-from weft.collections.beir import read_corpus
 from weft.explain import to_html
+from weft.sources.beir import DEMO, read_corpus
 
 QUERY = "Why do aeroplane windows have round corners?"
 
@@ -29,7 +28,7 @@ def main() -> None:
         sys.exit("no Chromium: apt-get install chromium")
     with TemporaryDirectory() as made:
         with weft.TextIndex.open(Path(made) / "demo.weft", create=True, model=arguments.model) as texts:
-            texts.add((weft.Document(d.id, d.full_text) for d in read_corpus(COLLECTION)), split=False)
+            texts.add((weft.Document(d.id, d.full_text) for d in read_corpus(DEMO)), split=False)
             found = texts.explain(arguments.query)
         page = Path(made) / "why.html"
         page.write_text(to_html(found), encoding="utf-8")

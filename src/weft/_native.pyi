@@ -94,7 +94,7 @@ class TokenTextTables:
     ) -> None: ...
 
 class TokenText:
-    """A corpus index: native/token_text.hpp. `weft.generative.token_text` is the interface for people."""
+    """A corpus index: native/token_text.hpp. `weft.generative.corpus_index` is the interface for people."""
 
     @staticmethod
     def suffix(

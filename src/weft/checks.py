@@ -1,4 +1,4 @@
-"""Checks shared by the types: arrays of the right kind, shape and range, or one clear line.
+"""Checks of arguments: numbers and arrays of the right kind, shape and range, or one clear line.
 
 Each takes the name of the parameter and of its owner, for the message.
 """
@@ -6,6 +6,7 @@ Each takes the name of the parameter and of its owner, for the message.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,24 @@ def join(
 def concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
     """Join arrays, or return None where one is missing."""
     return None if any(part is None for part in parts) else np.concatenate(parts)
+
+
+def check_count(value: Any, parameter: str, owner: str) -> int:
+    """Return the value as an int; refuse anything but a whole number of at least 1 (``True`` is not a count)."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise invalid(parameter, owner, "an integer >= 1", value)
+    return int(value)
+
+
+def check_fraction(value: Any, parameter: str, owner: str) -> float:
+    """Return the value as a float; refuse anything outside (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
+        raise invalid(parameter, owner, "a number in (0, 1]", value)
+    return float(value)
+
+
+def check_positive(value: Any, parameter: str, owner: str) -> float:
+    """Return the value as a float; refuse anything but a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        raise invalid(parameter, owner, "a finite number > 0", value)
+    return float(value)

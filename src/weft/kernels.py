@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.alignment import Alignment, SumOfMax, TopK, TopP
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.errors import UnsupportedCPUError, invalid
 from weft.types import Hits, TokenVectors
 

@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from weft.collections.files import Source, content_hash, read_sources
-from weft.collections.find import Selection, find, name_of
-from weft.collections.records import Fields
 from weft.encoders import Encoder
 from weft.errors import CheckpointError, DataError, IndexFormatError, NotAnIndexError, invalid
 from weft.explain.reading import explain_result
-from weft.index.families import family
 from weft.ingest import Summary, update
 from weft.ingest.updating import MARK
 from weft.search import Answer, Index, Searcher
+from weft.sources.files import Source, content_hash, read_sources
+from weft.sources.find import Selection, find, name_of
+from weft.sources.records import Fields
+from weft.storage.families import family
 from weft.types import Document
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ class TextIndex:
             index = Index.create(
                 path,
                 encoder.dim,
-                encoder=encoder.fingerprint,
+                encoder_fingerprint=encoder.fingerprint,
                 bits=bits,
                 beta_d=beta_d,
-                weights=encoder.weights,
+                salience_weighs=encoder.salience_weighs,
                 model=reference,
             )
             return cls(index, encoder)
@@ -300,7 +300,7 @@ def encoder_of(index: Index, model: str | None = None) -> Encoder:
 
 def check_encoder(index: Index, encoder: Encoder) -> None:
     """Refuse an encoder whose vectors are not those of the index."""
-    if encoder.dim != index.dim or (index.encoder and encoder.fingerprint != index.encoder):
+    if encoder.dim != index.dim or (index.encoder_fingerprint and encoder.fingerprint != index.encoder_fingerprint):
         was = f"the model {index.model}" if index.model else "another model"
         why = f"{encoder.dim} dimensions, not {index.dim}" if encoder.dim != index.dim else "other vectors"
         raise IndexFormatError(

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
-from weft.index import codec
-from weft.index.arrays import Arrays
-from weft.index.segment import Segment, write_segment
 from weft.search.coded import CELLS, CENTROIDS, REFINE
+from weft.storage import codec
+from weft.storage.arrays import Arrays
+from weft.storage.segment import Segment, write_segment
 from weft.types import TokenVectors
 
 

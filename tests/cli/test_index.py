@@ -11,7 +11,7 @@ import pytest
 
 from encoders import light_models
 from weft import Encoder, Index
-from weft.collections.find import Skipped
+from weft.sources.find import Skipped
 
 SIDES = ("query", "document")
 
@@ -98,7 +98,7 @@ class TestFirstTime:
         assert run("index", "notes", "-o", "n.weft", "-m", model, "--bits", 4, "--beta-d", 0.5)[0] == 0
         info = json.loads(run("info", "n.weft", "--json")[1])
         assert (info["bits"], info["beta_d"], info["model"]) == (4, 0.5, model)
-        assert info["encoder"] == light_models.SETTINGS.fingerprint
+        assert info["encoder_fingerprint"] == light_models.SETTINGS.fingerprint
 
     def test_pages_of_a_pdf(self, notes, model, run):
         pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft[files]'")

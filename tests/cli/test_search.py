@@ -8,9 +8,9 @@ import pytest
 
 import weft
 from encoders import light_models
-from weft.collections.queries import read_query_file
 from weft.errors import DataError
 from weft.search.lexical import search_lexical
+from weft.sources.queries import read_query_file
 
 QUERY = "red planet"
 

@@ -54,7 +54,7 @@ def test_what_an_encoder_says_about_itself(encoder):
 
 
 def test_saliences_that_weigh_nothing_come_when_asked_for_and_without_a_gate(encoder):
-    ranking = Encoder(dataclasses.replace(encoder.settings, weights=False), encoder.tokenizer, encoder.backend)
+    ranking = Encoder(dataclasses.replace(encoder.settings, salience_weighs=False), encoder.tokenizer, encoder.backend)
     text = TEXTS[2]
     assert ranking.encode_document(text, truncation="ignore").salience is None
     s = ranking.encode_document(text, truncation="ignore", salience=True).salience

@@ -118,7 +118,7 @@ class TestScores:
         rng = np.random.default_rng(1)
         texts = TokenVectors.from_list([rng.standard_normal((3, 4))] * 2, salience=[[0.0, 2.0, 1.0]] * 2)
         plain = score_all(Encoded(texts.without_salience(), texts.without_salience()), "top-k:2")
-        np.testing.assert_array_equal(score_all(Encoded(texts, texts, weights=False), "top-k:2"), plain)
+        np.testing.assert_array_equal(score_all(Encoded(texts, texts, salience_weighs=False), "top-k:2"), plain)
         assert np.abs(score_all(Encoded(texts, texts), "top-k:2") - plain).max() > 0.01
 
     def test_of_training_are_refused(self, encoded):

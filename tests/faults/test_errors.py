@@ -10,8 +10,8 @@ from faults.machine import CALLS, Worker, counted, inject, make_image, mounted, 
 from faults.workload import DIM, IDS, Model, contents, verify
 from weft import Document, TokenVectors
 from weft.errors import StorageError
-from weft.index.check import check
-from weft.index.store import Store
+from weft.storage.check import check
+from weft.storage.store import Store
 
 BEFORE = ("create", "add", "add", "delete", "add", "add", "add", "add")
 AFTER = ("add", "delete", "compact", "add")

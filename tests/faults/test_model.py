@@ -7,9 +7,9 @@ import pytest
 
 from faults import workload
 from faults.workload import DIM, IDS, apply_to_model, apply_to_store, contents, contents_of, operations
-from weft.index import catalogue
-from weft.index.check import check
-from weft.index.store import Store
+from weft.storage import catalogue
+from weft.storage.check import check
+from weft.storage.store import Store
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from faults.machine import PATIENCE, context
 from faults.workload import DIM, apply_to_store, contents, operations
-from weft.index.check import check
-from weft.index.store import Store
+from weft.storage.check import check
+from weft.storage.store import Store
 
 READERS = 8
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from weft import Document, TokenVectors
-from weft.index import segment
-from weft.index.check import check
 from weft.search import Index
+from weft.storage import segment
+from weft.storage.check import check
 
 DIM = 6
 OPERATIONS = ("add", "add", "add", "upsert", "delete", "search", "search", "search", "filter", "compact", "reopen")

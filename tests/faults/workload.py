@@ -17,9 +17,9 @@ import numpy as np
 
 from weft import Document, TokenVectors
 from weft.errors import NotAnIndexError
-from weft.index import catalogue
-from weft.index.check import check
-from weft.index.store import Store
+from weft.storage import catalogue
+from weft.storage.check import check
+from weft.storage.store import Store
 
 DIM = 4
 IDS = [f"d{i}" for i in range(14)] + ["später", "a b", "'; DROP TABLE documents; --", "🎈"]

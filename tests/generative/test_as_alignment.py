@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from weft.errors import InvalidParameterError
 from weft.generative.attention import LinearDecoder, attention_alignment
 from weft.generative.exact_match import hard_match, same_word, soft_match, token_idf
-from weft.generative.kernel import elu, elu_plus_one, kernelise
+from weft.generative.feature_kernel import elu, elu_plus_one, kernelise
 from weft.generative.low_rank import low_rank, rank_one
 
 

@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft[generative]'")
 
-from weft.collections.beir import BeirDocument
 from weft.errors import DataError, InvalidParameterError
 from weft.generative.corpus import Corpus, Pair, read_data, write_collection
 from weft.generative.examples import Batches, IdentifierExamples, SpanExamples
 from weft.generative.recipes import DataSettings, ExampleSettings, build_recipe, read_recipe
 from weft.generative.spans import begin_probabilities, word_tokens
+from weft.sources.beir import BeirDocument
 from weft.training.tables import RecipeError
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes" / "generative").glob("*.toml"))

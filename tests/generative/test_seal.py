@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft[generative]'")
 
 from weft.errors import InvalidParameterError
+from weft.generative.corpus_index import FMIndex, TokenTextIndex
 from weft.generative.seal import SealSettings, log_odds, rank_by_ngrams
-from weft.generative.token_text import FMIndex, TokenTextIndex
 
 VOCABULARY = 8
 BREAK = 7

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft import _native, simd_level
-from weft.index import codec, residual
+from weft.storage import codec, residual
 
 NORM = 290.0
 KINDS = ("normal", "long", "short", "spike", "zero")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import weft
 from native import engine_oracle as oracle
 from weft import _native
-from weft.index import codec
+from weft.storage import codec
 
 TOKENS = (0, 1, 8, 9, 16, 17, 31, 32, 33, 70)
 

@@ -5,10 +5,10 @@ import pytest
 
 import weft
 from weft import Document, TokenVectors
-from weft.index import segment
-from weft.index.arrays import Arrays, write_arrays
-from weft.index.check import check
 from weft.search import Index
+from weft.storage import segment
+from weft.storage.arrays import Arrays, write_arrays
+from weft.storage.check import check
 
 DIM, N = 24, 400
 
@@ -149,7 +149,7 @@ def test_deletes_updates_and_compaction(corpus, tmp_path, monkeypatch):
 
 def test_coding_a_decoded_vector_again_changes_nothing(index):
     """Compaction after compaction must not wear the vectors away."""
-    from weft.index import codec
+    from weft.storage import codec
 
     values = stored(index).values
     rotated = values @ codec.rotation(DIM, segment.ROTATION_SEED)
@@ -172,7 +172,7 @@ def test_compaction_of_coded_segments_keeps_most_codes(corpus, tmp_path, monkeyp
 
 def test_a_build_is_coded_once(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
-    monkeypatch.setattr("weft.index.building.FIRST_TOKENS", 1500)
+    monkeypatch.setattr("weft.storage.building.FIRST_TOKENS", 1500)
     with Index.create(tmp_path / "b.weft", DIM) as built, Index.create(tmp_path / "a.weft", DIM) as added:
         built.build(((f"d{i}", x) for i, x in enumerate(corpus[0])), progress=False)
         added.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))

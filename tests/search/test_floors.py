@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import weft
 from weft import Document, TokenVectors
-from weft.index import sample, segment
 from weft.search import Index
 from weft.search.floors import Top, kth_similarity
+from weft.storage import sample, segment
 
 DIM, N = 16, 300
 WIDE = {"n_probe": 200, "k_prime": 10**6, "refine": N}

@@ -128,7 +128,7 @@ def test_the_filter_holds_on_both_sides(index):
 
 
 def test_documents_that_only_words_found_have_their_pairs_too(index, monkeypatch):
-    monkeypatch.setattr("weft.search.text.DEPTH", 1)
+    monkeypatch.setattr("weft.search.searcher.DEPTH", 1)
     (answer,) = Searcher(index, Letters()).search(["mars hottest"], k=2, hybrid="rrf")
     assert len(answer.semantic[0]) <= 2
     for name in answer.ranking.ids:

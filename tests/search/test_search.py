@@ -9,9 +9,9 @@ from hypothesis.extra.numpy import arrays
 import weft
 from strategies import problems
 from weft import Document, TokenVectors, WeftError
-from weft.index.pruning import prune
 from weft.search import Index
 from weft.search.tokens import largest
+from weft.storage.pruning import prune
 
 
 @pytest.fixture
@@ -154,16 +154,16 @@ def test_query_pruning_searches_with_the_salient_tokens(index):
 
 
 def test_saliences_that_only_choose_tokens(tmp_path):
-    """With weights=False saliences prune documents and queries, and the scores are those of the kept tokens alone."""
+    """With salience_weighs=False saliences prune both sides, and the scores are those of the kept tokens alone."""
     rng = np.random.default_rng(6)
     texts = TokenVectors.from_list(
         [rng.normal(size=(6, 4)) for _ in range(5)], salience=[rng.permutation(6) / 6 + 0.1 for _ in range(5)]
     )
     query = TokenVectors.from_list([rng.normal(size=(4, 4))], salience=[[0.9, 0.1, 0.8, 0.2]])
-    with Index.create(tmp_path / "w.weft", dim=4, beta_d=0.5, weights=False) as index:
+    with Index.create(tmp_path / "w.weft", dim=4, beta_d=0.5, salience_weighs=False) as index:
         index.add(list("abcde"), texts)
         (ranking,) = index.search(query, 5, beta_q=0.5)
-        assert index.info()["weights"] is False
+        assert index.info()["salience_weighs"] is False
         assert index.vectors("a").salience is None
     kept = prune(texts, 0.5)
     expected = [float((query[0][[0, 2]] @ kept[i].T).max(axis=1).sum()) for i in range(5)]

@@ -9,8 +9,8 @@ import oracles
 import weft
 from strategies import problems
 from weft import Alignment, Document, TokenVectors
-from weft.index import segment
 from weft.search import Index
+from weft.storage import segment
 
 # Every alignment that a search takes ("attention" needs a matrix, "xtr-in-batch" is for training).
 ALIGNMENTS = [

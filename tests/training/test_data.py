@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from weft.collections.beir import Collection
 from weft.errors import DataError
+from weft.sources.beir import Collection
 from weft.training.data import Row, Source, mining_corpus, read
 from weft.training.mining import choose
 

@@ -11,8 +11,8 @@ import numpy as np
 from workload import DIM
 
 from adapters import Adapter
-from weft.index.codec import TOKENS_PER_CENTROID
 from weft.search import Index
+from weft.storage.codec import TOKENS_PER_CENTROID
 
 Effort = tuple[int, int, int]  # cells, centroids for each query token, documents scored in full
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adapters import weft
-from weft.index.pruning import prune
+from weft.storage.pruning import prune
 from weft.types import TokenVectors
 
 BETA_D = 0.5

@@ -8,7 +8,7 @@ from typing import ClassVar
 from weft.alignment.backend import Array
 from weft.alignment.base import Alignment, Pairs
 from weft.alignment.lp import GRADIENTS, entropy_lp
-from weft.alignment.spec import check_count, check_positive
+from weft.checks import check_count, check_positive
 from weft.errors import invalid
 
 

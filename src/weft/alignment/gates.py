@@ -15,7 +15,8 @@ from array_api_compat import array_namespace
 from weft.alignment.backend import Array, as_array, as_float, like, top_mask
 from weft.alignment.lp import GRADIENTS, entropy_lp
 from weft.alignment.pairwise import ROUNDING
-from weft.alignment.spec import Spec, check_fraction, check_positive
+from weft.alignment.spec import Spec
+from weft.checks import check_fraction, check_positive
 from weft.errors import invalid
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from weft.alignment.backend import Array, detach, device_of
 from weft.alignment.base import Alignment, Pairs
-from weft.alignment.spec import check_positive
+from weft.checks import check_positive
 from weft.errors import invalid
 
 

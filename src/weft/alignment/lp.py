@@ -19,7 +19,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
 from weft.alignment.backend import Array, as_array, as_float, detach, device_of, kth_largest, like
-from weft.alignment.spec import check_count, check_positive
+from weft.checks import check_count, check_positive
 from weft.errors import invalid
 
 METHODS = ("exact", "eq5")

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.alignment.backend import Array, device_of, top_mask
 from weft.alignment.base import Alignment, Pairs
-from weft.alignment.spec import check_count, check_fraction
+from weft.checks import check_count, check_fraction
 from weft.errors import invalid
 
 ROUNDING = 1e-9

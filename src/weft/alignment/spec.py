@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
 from functools import lru_cache
-from numbers import Integral, Real
 from types import NoneType
 from typing import Any, ClassVar, Self, get_args, get_type_hints
 
@@ -105,24 +104,3 @@ def _convert(text: str, kind: Any, parameter: str, owner: str) -> Any:
         return kind(text)
     except ValueError:
         raise invalid(parameter, owner, "a number" if kind is float else "an integer", text) from None
-
-
-def check_count(value: Any, parameter: str, owner: str) -> int:
-    """Return the value as an int; refuse anything but a whole number of at least 1 (``True`` is not a count)."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise invalid(parameter, owner, "an integer >= 1", value)
-    return int(value)
-
-
-def check_fraction(value: Any, parameter: str, owner: str) -> float:
-    """Return the value as a float; refuse anything outside (0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
-        raise invalid(parameter, owner, "a number in (0, 1]", value)
-    return float(value)
-
-
-def check_positive(value: Any, parameter: str, owner: str) -> float:
-    """Return the value as a float; refuse anything but a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
-        raise invalid(parameter, owner, "a finite number > 0", value)
-    return float(value)

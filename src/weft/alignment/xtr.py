@@ -18,7 +18,7 @@ from array_api_compat import array_namespace
 
 from weft.alignment.backend import Array, device_of, kth_largest, like, top_mask
 from weft.alignment.base import Alignment, Pairs
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.errors import invalid
 
 

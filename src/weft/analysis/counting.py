@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.index.arrays import Arrays
-from weft.index.codec import BLOCK
-from weft.index.segment import Segment
-from weft.index.sketch import SUB_VECTOR
 from weft.search.coded import CELLS, CENTROIDS, REFINE, SKETCHED, SPARE, UNSKETCHED
+from weft.storage.arrays import Arrays
+from weft.storage.codec import BLOCK
+from weft.storage.segment import Segment
+from weft.storage.sketch import SUB_VECTOR
 
 SPREAD = 0.32
 """How much of a cell's spread counts as similarity: kSpread of native/engine.hpp."""

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from weft.analysis.base import NeedsError
 from weft.analysis.estimates import Interval, estimate
-from weft.analysis.lab import DEMO, Lab
+from weft.analysis.lab import Lab
 from weft.analysis.variants import digest, quiet
-from weft.collections.beir import BeirDocument, Collection
 from weft.errors import missing_extra
 from weft.evaluation.baselines import candidates_with_gold
 from weft.evaluation.pools import Pool, pool_of
+from weft.sources.beir import DEMO, BeirDocument, Collection
 
 if TYPE_CHECKING:
     from weft.generative.model import GenerativeModel

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.analysis.base import NeedsError
-from weft.collections.beir import Collection
 from weft.encoders import Encoder
 from weft.errors import DataError, invalid
 from weft.evaluation.baselines import slug
@@ -25,8 +24,8 @@ from weft.evaluation.measures import Scores, evaluate
 from weft.evaluation.pools import Encoded, Pool, encode, pool_of
 from weft.evaluation.scoring import to_run
 from weft.evaluation.suites import suite
+from weft.sources.beir import DEMO, Collection
 
-DEMO = Path(__file__).parent.parent / "collections" / "demo"
 HELD = 2 << 30
 """Encoded pools are held in memory up to so many bytes, the last one always."""
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft.alignment import Alignment
 from weft.analysis.base import NeedsError
-from weft.analysis.lab import DEMO, Lab, Model
-from weft.collections.beir import Collection
+from weft.analysis.lab import Lab, Model
 from weft.errors import InvalidParameterError, missing_extra
 from weft.evaluation.pools import Pool
+from weft.sources.beir import DEMO, Collection
 
 if TYPE_CHECKING:
     from weft.training.recipes import Recipe

@@ -54,7 +54,7 @@ def adapt(
         if reset:
             if examples is not None or queries is not None or qrels is not None:
                 raise DataError("--reset takes no examples")
-            from weft.index.store import ALIGNMENT
+            from weft.storage.store import ALIGNMENT
 
             opened.remember_alignment(ALIGNMENT)
             typer.echo(f"weft: {index} searches by {ALIGNMENT} again", err=True)
@@ -87,9 +87,9 @@ def adapt(
 def _examples(
     examples: Path | None, queries: Path | None, qrels: Path | None
 ) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-    from weft.collections.queries import read_query_file
     from weft.evaluation.indexes import read_examples
     from weft.evaluation.runs import read_qrels
+    from weft.sources.queries import read_query_file
 
     if examples is not None and queries is None and qrels is None:
         return read_examples(examples)

@@ -17,7 +17,7 @@ from weft.text_index import encoder_of, open_index, text_source
 from weft.types import Document
 
 if TYPE_CHECKING:
-    from weft.collections.files import Source
+    from weft.sources.files import Source
 
 
 def add(
@@ -34,10 +34,10 @@ def add(
 
     A document with the same id is replaced. Prints the ids of what was added or replaced.
     """
-    from weft.collections.files import read_sources
-    from weft.collections.find import STDIN, Found
-    from weft.collections.records import Fields
     from weft.ingest import Summary, update
+    from weft.sources.files import read_sources
+    from weft.sources.find import STDIN, Found
+    from weft.sources.records import Fields
 
     summary = Summary()
     if text is not None:

@@ -83,7 +83,7 @@ class Settings:
     def check(self) -> None:
         """Refuse a wrong alignment or filter before a model is loaded."""
         from weft.alignment import Alignment
-        from weft.index.filters import parse
+        from weft.storage.filters import parse
 
         if self.alignment is not None:
             Alignment.parse(self.alignment)

@@ -23,8 +23,8 @@ def delete(
 
     If one of them is not there, nothing is deleted.
     """
-    from weft.index.families import family
-    from weft.index.filters import parse
+    from weft.storage.families import family
+    from weft.storage.filters import parse
 
     if not ids and where is None:
         raise invalid("IDS", "weft delete", "at least one id, or --filter", ids)

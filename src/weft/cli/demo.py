@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.collections.beir import BeirDocument, Collection
+    from weft.sources.beir import BeirDocument, Collection
     from weft.types import Ranking
 
-COLLECTION = Path(__file__).parent.parent / "collections" / "demo"
 SHOWN = ("window-corners", "lizard-window", "clean-fingers")
 """Queries to show: a question, and two that share no word with the passage that answers."""
 
@@ -38,10 +37,10 @@ def demo(
     Indexes the passages that come with weft, searches them, explains a result, and measures all judged queries.
     """
     from weft.cli.answers import console
-    from weft.collections.beir import Collection
     from weft.explain.terminal import print_explanations
+    from weft.sources.beir import DEMO, Collection
 
-    collection = Collection.read(COLLECTION)
+    collection = Collection.read(DEMO)
     out = console()
     with _opened(index, model, collection) as texts:
         begun = time.perf_counter()
@@ -104,12 +103,12 @@ def _measured(texts: TextIndex, collection: Collection) -> Table:
     from rich import box
     from rich.table import Table
 
-    from weft.collections.beir import objects
     from weft.encoders.drift import ndcg
     from weft.search.lexical import search_lexical
+    from weft.sources.beir import DEMO, objects
 
     numbers = {document.id: number for number, document in enumerate(collection.documents)}
-    kinds = {row["_id"]: row["metadata"]["kind"] for row in objects(COLLECTION / "queries.jsonl")}
+    kinds = {row["_id"]: row["metadata"]["kind"] for row in objects(DEMO / "queries.jsonl")}
     ways: dict[str, Callable[[str], Ranking]] = {
         "token vectors": lambda text: texts.searcher.search([text], hits=False)[0].ranking,
         "BM25 (FTS5)": lambda text: search_lexical(texts.index, text),

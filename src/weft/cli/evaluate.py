@@ -161,12 +161,12 @@ def _of_run(run: Path, qrels: Path | None, measures: Sequence[str]) -> tuple[Res
 def _of_index(
     path: Path, queries: Path | None, qrels: Path | None, measures: Sequence[str], models: _Models, save: Path | None
 ) -> tuple[Results, Qrels]:
-    from weft.collections.queries import read_query_file
     from weft.evaluation.baselines import slug
     from weft.evaluation.benchmark import Results, depth_of
     from weft.evaluation.indexes import Parents, search_index
     from weft.evaluation.measures import evaluate as measure
     from weft.evaluation.runs import read_qrels, write_run
+    from weft.sources.queries import read_query_file
     from weft.text_index import encoder_of, open_index
 
     if queries is None or qrels is None:

@@ -73,10 +73,10 @@ def export(
 
 
 def _sample(data: Path | None, split: str, queries: int, documents: int) -> Sample:
-    from weft.collections.beir import Collection
     from weft.encoders.drift import Sample
+    from weft.sources.beir import DEMO, Collection
 
-    folder = data if data is not None else Path(__file__).parent.parent / "collections" / "demo"
+    folder = data if data is not None else DEMO
     found = Collection.read(folder, split)
     texts = {document.id: document.full_text for document in found.documents}
     return Sample.of(found.name, found.queries, texts, found.qrels, queries, documents)

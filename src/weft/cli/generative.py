@@ -28,9 +28,9 @@ from weft.cli.opening import Json, stdin_of_texts
 from weft.errors import DataError, missing_extra
 
 if TYPE_CHECKING:
-    from weft.collections.find import Skipped
     from weft.explain.snippet import Fragment
     from weft.generative.retriever import Retriever
+    from weft.sources.find import Skipped
     from weft.types import Document, Ranking
 
 generative = typer.Typer(
@@ -79,9 +79,9 @@ def index(
     form: Annotated[str, typer.Option(help="The corpus index of SEAL: suffix (fast) or fm (small).")] = "suffix",
 ) -> None:
     """Make the documents under PATH ready for decoding with MODEL."""
-    from weft.collections.files import read_sources
-    from weft.collections.find import STDIN, Selection, find
-    from weft.collections.records import Fields
+    from weft.sources.files import read_sources
+    from weft.sources.find import STDIN, Selection, find
+    from weft.sources.records import Fields
 
     skipped: list[Skipped] = []
     found = find(paths, Selection(), skipped.append)
@@ -120,7 +120,7 @@ def search(
     threads: Threads = None,
 ) -> None:
     """Search INDEX by decoding identifiers of documents; one query, or a file of them."""
-    from weft.collections.queries import Query, read_query_file
+    from weft.sources.queries import Query, read_query_file
 
     check_one_format(json_=json_, tsv=tsv, trec=trec)
     if (query is None) == (queries is None):

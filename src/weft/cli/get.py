@@ -18,7 +18,7 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print documents: text and metadata. Of a document that was split, all passages in order."""
-    from weft.index.families import family
+    from weft.storage.families import family
 
     with open_index(index) as opened:
         found = {name: family(opened, name) for name in ids}

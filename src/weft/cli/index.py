@@ -16,10 +16,10 @@ from weft.errors import DataError, IndexFormatError, invalid
 from weft.text_index import encoder_of, model_reference, open_index
 
 if TYPE_CHECKING:
-    from weft.collections.find import Skipped
     from weft.encoders import Encoder
     from weft.ingest import Summary
     from weft.search import Index
+    from weft.sources.find import Skipped
 
 _LISTED = 10
 _NO_KIND = "of no known kind"
@@ -62,10 +62,10 @@ def index(
 
     Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way.
     """
-    from weft.collections.files import read_sources
-    from weft.collections.find import STDIN, Selection, Skipped, find, name_of
-    from weft.collections.records import Fields
     from weft.ingest import Summary, update
+    from weft.sources.files import read_sources
+    from weft.sources.find import STDIN, Selection, Skipped, find, name_of
+    from weft.sources.records import Fields
 
     fields = Fields(id_field, text_field, title_field, _names(metadata_fields))
     selection = Selection(tuple(include or ()), tuple(exclude or ()))
@@ -134,10 +134,10 @@ def _open(output: Path, model: str | None, bits: int | None, beta_d: float | Non
     opened = Index.create(
         output,
         encoder.dim,
-        encoder=encoder.fingerprint,
+        encoder_fingerprint=encoder.fingerprint,
         bits=8 if bits is None else bits,
         beta_d=beta_d,
-        weights=encoder.weights,
+        salience_weighs=encoder.salience_weighs,
         model=model_reference(model),
     )
     try:

@@ -27,7 +27,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "segments": f"{found['segments']:,}" + _deleted(found),
         "alignment": found["alignment"],
         "model": found["model"] or "the one that comes with weft, or unknown",
-        "encoder": found["encoder"] or "unknown",
+        "encoder": found["encoder_fingerprint"] or "unknown",
     }
     for key, value in shown.items():
         typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {value}")

@@ -64,7 +64,7 @@ def search(
 
     One query, a file of them, or a prompt.
     """
-    from weft.collections.queries import Query, read_query_file
+    from weft.sources.queries import Query, read_query_file
 
     check_one_format(json_=json_, tsv=tsv, trec=trec)
     if query is not None and queries is not None:

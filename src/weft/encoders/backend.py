@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.encoders.text import Tokens
+from weft.encoders.tokenizing import Tokens
 
 QUERY, DOCUMENT = "query", "document"
 

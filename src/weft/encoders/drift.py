@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.encoders.encoder import Encoder
 from weft.errors import DataError
 from weft.kernels import score_ragged

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tqdm import tqdm
 
 from weft.alignment import Gate
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.encoders.backend import DOCUMENT, QUERY, Backend, Batches, usable_cpus
 from weft.encoders.settings import Settings, Side
-from weft.encoders.text import Reader, Tokens
+from weft.encoders.tokenizing import Reader, Tokens
 from weft.errors import TruncatedError, invalid
 from weft.types import TokenVectors
 
@@ -69,7 +69,7 @@ class Encoder:
         Tokens of a text at the most, special tokens and markers included.
     has_salience : bool
         Whether texts come with saliences.
-    weights : bool
+    salience_weighs : bool
         Whether its saliences weigh scores, or only tell which tokens may be left out.
     """
 
@@ -158,8 +158,8 @@ class Encoder:
         return self.settings.has_salience
 
     @property
-    def weights(self) -> bool:
-        return self.settings.weights
+    def salience_weighs(self) -> bool:
+        return self.settings.salience_weighs
 
     @cached_property
     def fingerprint(self) -> str:
@@ -220,8 +220,8 @@ class Encoder:
             record carries the `Truncation`), ``"error"`` raises `weft.errors.TruncatedError` before anything is
             encoded, ``"ignore"`` cuts silently.
         salience : bool, optional
-            Whether texts come with their saliences; by default where those weigh scores (`weights`). A model without
-            saliences gives none.
+            Whether texts come with their saliences; by default where those weigh scores (`salience_weighs`). A model
+            without saliences gives none.
 
         Returns
         -------
@@ -279,7 +279,7 @@ class Encoder:
         tokens = [t for part in _parts(listed) for t in reader.read(part, threads)]
         _report(_truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task), truncation)
         found = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
-        return found if (self.weights if salience is None else salience) else found.without_salience()
+        return found if (self.salience_weighs if salience is None else salience) else found.without_salience()
 
     def _forward(
         self,
@@ -293,7 +293,7 @@ class Encoder:
         """Run the texts, longest first, and write each one's scored vectors to its place."""
         side = self._readers[task].side
         # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
-        gate = None if side.gate is None else Gate.parse(side.gate if self.weights else "relu")
+        gate = None if side.gate is None else Gate.parse(side.gate if self.salience_weighs else "relu")
         kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         values = np.empty((offsets[-1], self.dim), dtype=dtype)

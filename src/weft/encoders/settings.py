@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.alignment import Gate
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.errors import CheckpointError, WeftError, invalid
 
 FORMAT = 1
@@ -114,7 +114,7 @@ class Settings:
         Bytes of each file of a light folder, so that a torn copy is noticed.
     provenance : mapping
         Where the model comes from: free JSON.
-    weights : bool
+    salience_weighs : bool
         Whether its saliences weigh scores (ALIGNER eq. 2), or only tell which tokens may be left out.
     labels : mapping
         What explanations call tokens whose vectors stand for something else than the token.
@@ -130,7 +130,7 @@ class Settings:
     precision: str = "fp32"
     files: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    weights: bool = True
+    salience_weighs: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,6 +177,8 @@ class Settings:
         version = data.pop("format", None)
         if version != FORMAT:
             raise CheckpointError(f"{source} has format {version!r}; this version of weft reads format {FORMAT}")
+        if "weights" in data:  # what the field was called at first
+            data["salience_weighs"] = data.pop("weights")
         try:
             for name in ("query", "document"):
                 side = dict(data[name])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.encoders.encoder import Encoder
 from weft.errors import invalid
 from weft.types import Document

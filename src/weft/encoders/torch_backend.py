@@ -143,7 +143,7 @@ def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | 
         pad_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
         max_length=most,
         provenance=provenance or {},
-        weights=heads[0].weights if heads else True,
+        salience_weighs=heads[0].weights if heads else True,
         labels=_labels(model),
     )
 

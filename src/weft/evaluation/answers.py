@@ -11,9 +11,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.collections.beir import objects
 from weft.errors import DataError
 from weft.evaluation.runs import Run, ranked
+from weft.sources.beir import objects
 
 _TOKEN = re.compile(r"[^\W_]+[\u0300-\u036f]*(?:[^\W_]|[\u0300-\u036f])*|[^\w\s]|_")
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from weft.alignment import Alignment
 from weft.encoders import Encoder
 from weft.errors import missing_extra
+from weft.evaluation.bm25 import BM25
 from weft.evaluation.pools import DEPTH, Encoded, Loaded, Pool, encode
 from weft.evaluation.runs import Run, ranked
 from weft.evaluation.scoring import score_all, to_run
 from weft.search import Index
-from weft.search.bm25 import BM25
 from weft.types import Document, TokenVectors
 
 IN_MEMORY = 20_000
@@ -169,9 +169,9 @@ class LateInteraction:
             path = folder / f"{slug(pool.name)}-{pool.digest}.weft"
             own = encoder.fingerprint
             if path.exists():
-                made = Index.open(path, encoder=own)
+                made = Index.open(path, encoder_fingerprint=own)
             else:
-                made = Index.create(path, encoder.dim, encoder=own, weights=encoder.weights)
+                made = Index.create(path, encoder.dim, encoder_fingerprint=own, salience_weighs=encoder.salience_weighs)
             with made as index:
                 missing = [name for name in pool.documents if name not in index]  # an interrupted build goes on
                 for start in range(0, len(missing), _AT_ONCE):

@@ -12,13 +12,13 @@ import numpy as np
 
 from weft.evaluation.answers import judge
 from weft.evaluation.baselines import System, candidates_with_gold, slug
+from weft.evaluation.bm25 import BM25
 from weft.evaluation.datasets import Task
 from weft.evaluation.measures import Scores, evaluate
 from weft.evaluation.pools import DEPTH, Pool, pool_of
 from weft.evaluation.runs import Qrels, Run, write_run
 from weft.evaluation.significance import Comparison, Interval, bootstrap, compare, macro_average
 from weft.evaluation.tables import Cell, Table
-from weft.search.bm25 import BM25
 
 logger = logging.getLogger(__name__)
 

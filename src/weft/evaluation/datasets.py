@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weft.collections.beir import BeirDocument, Collection, read_corpus, read_queries
 from weft.errors import DataError, missing_extra
 from weft.evaluation.answers import read_answers
 from weft.evaluation.runs import known_only
+from weft.sources.beir import BeirDocument, Collection, read_corpus, read_queries
 
 VARIABLE = "WEFT_DATA"
 """The environment's name for the folder of collections."""

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import XTR, Alignment
-from weft.collections.beir import lines
 from weft.errors import DataError, invalid
 from weft.evaluation.adaptation import ALIGNMENTS, Evidence
 from weft.evaluation.runs import Qrels, known_only
-from weft.index.families import family
 from weft.search import Index
-from weft.search.text import QueryEncoder
+from weft.search.searcher import QueryEncoder
+from weft.sources.beir import lines
+from weft.storage.families import family
 from weft.types import TokenVectors
 
 CANDIDATES = 100

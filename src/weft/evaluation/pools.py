@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from weft.collections.beir import Collection
 from weft.encoders import Encoder
 from weft.errors import DataError
+from weft.evaluation.bm25 import BM25
 from weft.evaluation.runs import Qrels, Run
-from weft.search.bm25 import BM25
+from weft.sources.beir import Collection
 from weft.types import TokenVectors
 
 DEPTH = 100
@@ -59,7 +59,7 @@ class Encoded(NamedTuple):
 
     queries: TokenVectors
     documents: TokenVectors
-    weights: bool = True
+    salience_weighs: bool = True
     """Whether their saliences weigh scores, or only tell which tokens may be left out."""
 
 
@@ -146,7 +146,7 @@ def encode(pool: Pool, encoder: Loaded, folder: str | Path | None = None, *, thr
     encoded = Encoded(
         loaded.encode_query(pool.queries.values(), **options),
         loaded.encode_document(pool.documents.values(), **options),
-        loaded.weights,
+        loaded.salience_weighs,
     )
     if path is not None:
         _write(path, encoded, {"pool": pool.digest, "encoder": loaded.fingerprint})
@@ -158,7 +158,7 @@ _FIELDS = ("values", "offsets", "token_ids", "salience", "spans")
 
 def _write(path: Path, encoded: Encoded, marks: dict[str, str]) -> None:
     arrays: dict[str, Any] = {f"mark.{name}": np.array(mark) for name, mark in marks.items()}
-    arrays["weights"] = np.array(encoded.weights)
+    arrays["weights"] = np.array(encoded.salience_weighs)
     for side, texts in (("q", encoded.queries), ("d", encoded.documents)):
         given = {f"{side}.{name}": getattr(texts, name) for name in _FIELDS}
         arrays |= {name: array for name, array in given.items() if array is not None}

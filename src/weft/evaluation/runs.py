@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from weft.collections.beir import lines
 from weft.errors import DataError
+from weft.sources.beir import lines
 
 Run: TypeAlias = Mapping[str, Mapping[str, float]]
 """{query: {document: score}}; more is better."""

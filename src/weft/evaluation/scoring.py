@@ -41,7 +41,7 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
     if isinstance(alignment, InBatchTokenRetrieval):
         raise invalid("alignment", "score_all", "one for searching (xtr:k_prime, not xtr-in-batch)", str(alignment))
     queries, documents = encoded.queries, encoded.documents
-    if not encoded.weights:
+    if not encoded.salience_weighs:
         queries, documents = queries.without_salience(), documents.without_salience()
     if isinstance(alignment, XTR):
         owners = Owners(documents)

@@ -4,7 +4,7 @@ Everything shown is what the search summed (`Ranking.hits`, `Ranking.z`); nothin
 """
 
 from weft.explain.as_json import SCHEMA, to_dict, to_json
-from weft.explain.model import Explanation, Pair, Reading, Side, Token, explain
+from weft.explain.explanation import Explanation, Pair, Reading, Side, Token, explain
 from weft.explain.page import to_html
 from weft.explain.reading import explain_result, read_document, read_query
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft.explain.model import Explanation, Side
+from weft.explain.explanation import Explanation, Side
 
 SCHEMA = "weft.explanation/1"
 """Fields may be added under this name; a change of those that are there gets a new one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from weft.explain.model import Explanation
+from weft.explain.explanation import Explanation
 from weft.explain.view import View, view
 from weft.explain.words import Word, WordPair
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import invalid
-from weft.explain.model import Explanation, Reading, explain
+from weft.explain.explanation import Explanation, Reading, explain
 from weft.types import TokenVectors
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def _found_again(
     spans: NDArray[np.int32] | None
     salience: NDArray[np.float32] | None = None
     if beta_d is None and (stored.salience is not None or not encoder.has_salience):
-        from weft.encoders.text import Reader
+        from weft.encoders.tokenizing import Reader
 
         (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
         ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
     else:  # which tokens were kept, and how salient they are, only the model tells
-        from weft.index.pruning import prune
+        from weft.storage.pruning import prune
 
         again = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
         again = again if beta_d is None else prune(again, beta_d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.explain.model import Explanation
+from weft.explain.explanation import Explanation
 from weft.explain.words import Word, words
 
 
@@ -40,7 +40,7 @@ def snippet(explanation: Explanation, width: int = 240) -> list[Fragment]:
 
     Examples
     --------
-    >>> from weft.explain.model import Side, Token
+    >>> from weft.explain.explanation import Side, Token
     >>> text = "Long ago and far away there was a red planet with two moons."
     >>> document = Side(text, (Token("red", (34, 37), None, 0.5), Token("planet", (38, 44), None, 1.0)))
     >>> found = snippet(Explanation("d", 1, 1.5, 1.0, "", Side("", ()), document, ()), width=30)

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weft.explain.model import Explanation
+from weft.explain.explanation import Explanation
 from weft.explain.snippet import Fragment
 from weft.explain.view import COLOURS, View, view
 from weft.explain.words import Word, WordPair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.explain.model import Explanation, Side
+from weft.explain.explanation import Explanation, Side
 from weft.explain.words import Word, WordPair, word_pairs, words
 
 COLOURS = 8

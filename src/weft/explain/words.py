@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.explain.model import Explanation, Side
+from weft.explain.explanation import Explanation, Side
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def words(side: Side) -> list[Word]:
 
     Examples
     --------
-    >>> from weft.explain.model import Token
+    >>> from weft.explain.explanation import Token
     >>> pieces = [("[CLS]", None), ("retriev", (0, 7)), ("al", (7, 9)), (",", (9, 10)), ("fast", (11, 15))]
     >>> tokens = tuple(Token(text, span, None, 0.5) for text, span in pieces)
     >>> [(word.text, word.contribution) for word in words(Side("retrieval, fast", tokens))]

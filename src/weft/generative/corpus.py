@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.collections.beir import BeirDocument, read_corpus, read_qrels, read_queries
 from weft.errors import DataError
 from weft.generative.recipes import DataSettings
+from weft.sources.beir import BeirDocument, read_corpus, read_qrels, read_queries
 
 
 @dataclass(frozen=True)

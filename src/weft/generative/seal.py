@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from weft.checks import numbers
 from weft.errors import invalid
-from weft.generative.token_text import NGramIndex
+from weft.generative.corpus_index import NGramIndex
 from weft.types import Hits, Ranking
 
 SCORINGS = ("log-odds", "lm")
@@ -125,7 +125,7 @@ def rank_by_ngrams(
 
     Examples
     --------
-    >>> from weft.generative.token_text import TokenTextIndex
+    >>> from weft.generative.corpus_index import TokenTextIndex
     >>> index = TokenTextIndex.build([[5, 6, 7, 9], [6, 8, 9], [9] * 200], ["a", "b", "c"], vocabulary=10)
     >>> answer = rank_by_ngrams(index, {(6,): -0.5, (6, 7): -0.7, (6, 8): -2.0})
     >>> answer.ranking.ids, answer.keys

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import CorruptIndexError, DataError, IndexExistsError, IndexFormatError, NotAnIndexError, invalid
-from weft.generative.token_text import FMIndex, NGramIndex, TokenTextIndex
+from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
 from weft.types import Document
 
 if TYPE_CHECKING:

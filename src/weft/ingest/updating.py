@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from weft.collections.files import Source, page_of
-from weft.collections.find import Skipped, is_under
 from weft.encoders import Encoder, split_text
 from weft.encoders.splitter import SEPARATOR
 from weft.errors import DataError, MissingExtraError
-from weft.index.families import family
 from weft.search import Index
+from weft.sources.files import Source, page_of
+from weft.sources.find import Skipped, is_under
+from weft.storage.families import family
 from weft.types import Document, TokenVectors
 
 MARK = "weft"

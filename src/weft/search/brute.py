@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import Alignment, SumOfMax, TopK, TopP, score
-from weft.index.segment import Segment
 from weft.kernels import score_ragged
+from weft.storage.segment import Segment
 from weft.types import TokenVectors
 
 NATIVE = (SumOfMax, TopK, TopP)

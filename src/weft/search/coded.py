@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import Alignment, SumOfMax
-from weft.index.codec import TOKENS_PER_CENTROID
-from weft.index.segment import Segment
 from weft.search.brute import NATIVE, score_documents
 from weft.search.floors import LEAST_RANK, Top
+from weft.storage.codec import TOKENS_PER_CENTROID
+from weft.storage.segment import Segment
 from weft.types import TokenVectors
 
 CELLS = 12

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.errors import invalid
 from weft.types import Ranking
 

@@ -12,15 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
-from weft.alignment.spec import check_count
+from weft.checks import check_count
 from weft.errors import invalid
-from weft.index.building import build
-from weft.index.check import Report, check
-from weft.index.filters import ID, Filter, In
-from weft.index.filters import parse as parse_filter
-from weft.index.merging import in_parts
-from weft.index.pruning import kept, prune
-from weft.index.store import LiveSegment, Store, View
 from weft.search.brute import allowed_documents, score_documents
 from weft.search.coded import (
     Allowed,
@@ -36,6 +29,13 @@ from weft.search.floors import Top, greatest, kth_similarity, similarities
 from weft.search.imputed import Imputed, score_hits
 from weft.search.terms import aligned_terms, floor_terms
 from weft.search.tokens import retrieve_tokens
+from weft.storage.building import build
+from weft.storage.check import Report, check
+from weft.storage.filters import ID, Filter, In
+from weft.storage.filters import parse as parse_filter
+from weft.storage.merging import in_parts
+from weft.storage.pruning import kept, prune
+from weft.storage.store import LiveSegment, Store, View
 from weft.types import Document, Hits, Ranking, TokenVectors
 
 FILTERS = 8
@@ -97,7 +97,7 @@ class Index(Store):
         total: int | None = None,
         progress: bool | None = None,
     ) -> int:
-        """Add documents from a stream and compact: see `weft.index.building`. Return how many were new."""
+        """Add documents from a stream and compact: see `weft.storage.building`. Return how many were new."""
         added = build(self, stream, total=total, progress=progress)
         self.compact()
         return added
@@ -174,7 +174,7 @@ class Index(Store):
         if beta_q is not None:
             rows = rows[kept(batch, beta_q, parameter="beta_q")]
             batch = prune(batch, beta_q, parameter="beta_q")
-        if not self.weights:
+        if not self.salience_weighs:
             batch = batch.without_salience()
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:

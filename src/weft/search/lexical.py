@@ -1,6 +1,6 @@
 """The lexical side: BM25 over the documents' texts, by the FTS5 table that the catalogue keeps beside the documents.
 
-The table is written in the same transaction as the documents (see `weft.index.catalogue`), so both sides of a search
+The table is written in the same transaction as the documents (see `weft.storage.catalogue`), so both sides of a search
 see one committed state.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.alignment.spec import check_count
-from weft.index.filters import Filter
-from weft.index.filters import parse as parse_filter
-from weft.index.store import Store
+from weft.checks import check_count
+from weft.storage.filters import Filter
+from weft.storage.filters import parse as parse_filter
+from weft.storage.store import Store
 from weft.types import Ranking
 
 _WORD = re.compile(r"\w+")

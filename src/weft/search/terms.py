@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import Alignment, aligned
-from weft.index.segment import Segment
 from weft.kernels import aligned_pairs
 from weft.search.brute import NATIVE
 from weft.search.coded import comparable
 from weft.search.floors import floor_pairs, similarities
+from weft.storage.segment import Segment
 from weft.types import Hits, TokenVectors
 
 

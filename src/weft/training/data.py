@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.collections.beir import Collection, lines, objects
 from weft.errors import DataError, invalid, missing_extra
+from weft.sources.beir import Collection, lines, objects
 
 FORMATS = ("beir", "jsonl", "tsv", "msmarco", "hub")
 MINERS = ("none", "bm25", "index", "given")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.evaluation.bm25 import BM25
 from weft.search import Index
-from weft.search.bm25 import BM25
 from weft.training.data import Row
 from weft.types import Document
 

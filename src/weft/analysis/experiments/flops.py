@@ -19,7 +19,7 @@ from weft.evaluation.baselines import slug
 from weft.evaluation.pools import Encoded
 from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
-from weft.index.segment import Segment, write_segment
+from weft.storage.segment import Segment, write_segment
 from weft.types import TokenVectors
 
 PAPER = {"n": 16, "d": 128, "k_prime": 100, "m": 55, "r": 2.5}
@@ -185,7 +185,9 @@ def _together(parts: dict[str, Encoded]) -> dict[str, Encoded]:
     each = -(-QUERIES // len(parts))
     queries = [of.queries.select(range(min(each, len(of.queries)))).without_salience() for of in parts.values()]
     documents = [of.documents.without_salience() for of in parts.values()]
-    return {TOGETHER: Encoded(TokenVectors.concatenate(queries), TokenVectors.concatenate(documents), weights=False)}
+    return {
+        TOGETHER: Encoded(TokenVectors.concatenate(queries), TokenVectors.concatenate(documents), salience_weighs=False)
+    }
 
 
 def _cells(of: Interval) -> list[Cell]:

@@ -14,7 +14,7 @@ from weft.analysis.generative import D_TO_Q, PER_SEED, SEAL, Workshop, over_seed
 from weft.analysis.lab import Lab
 from weft.analysis.plots import drawing, finish, style
 from weft.evaluation.tables import Cell, Table
-from weft.generative.kernel import elu, kernelise
+from weft.generative.feature_kernel import elu, kernelise
 
 if TYPE_CHECKING:
     from weft.generative.model import GenerativeModel

@@ -9,19 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.alignment.spec import check_fraction
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, difference, macro
 from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, points
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
+from weft.checks import check_fraction
 from weft.errors import invalid
 from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, fold_protocol
 from weft.evaluation.pools import Encoded, Pool
 from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
-from weft.index.pruning import prune
+from weft.storage.pruning import prune
 from weft.types import TokenVectors
 
 GATES = {
@@ -119,7 +119,7 @@ class Pruning(Experiment):
             for beta_q in self.beta_q if way == model.name else self.beta_q[:2]:
                 queries = prune(texts.queries, beta_q)
                 for beta_d in self.beta_d:
-                    pruned = Encoded(queries, prune(texts.documents, beta_d), texts.weights)
+                    pruned = Encoded(queries, prune(texts.documents, beta_d), texts.salience_weighs)
                     scores = score_all(pruned, "sum-of-max", threads=lab.options.threads)
                     key = (way, beta_q, beta_d)
                     alone[pool.name][key] = lab.measure(pool, scores, NDCG).values(NDCG)
@@ -248,7 +248,7 @@ def _by(encoded: Encoded, score: Any) -> Encoded:
     return Encoded(
         replace(queries, salience=score(queries, documents)),
         replace(documents, salience=score(documents, documents)),
-        weights=False,
+        salience_weighs=False,
     )
 
 

@@ -10,11 +10,17 @@ from typing import Any
 
 from sentence_transformers import MultiVectorEncoder
 
-from weft.encoders.importers import native, plain, pylate, stanford, xtr
+from weft.encoders.importers import plain, pylate, sentence_transformers, stanford, xtr
 from weft.encoders.importers.files import Options, quietly, read_json
 from weft.errors import CheckpointError, WeftError, first_line, invalid
 
-LAYOUTS = {"sentence-transformers": native, "pylate": pylate, "stanford": stanford, "xtr": xtr, "plain": plain}
+LAYOUTS = {
+    "sentence-transformers": sentence_transformers,
+    "pylate": pylate,
+    "stanford": stanford,
+    "xtr": xtr,
+    "plain": plain,
+}
 """In the order in which they are tried; each has `matches(folder)` and `load(folder, options)`."""
 
 

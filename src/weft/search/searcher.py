@@ -1,0 +1,136 @@
+"""`Searcher`: questions in, answers out. An index, an encoder, and the two sides of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from weft.alignment import XTR, Alignment
+from weft.search.hybrid import fuse
+from weft.search.index import Index
+from weft.search.lexical import search_lexical
+from weft.storage.filters import Filter
+from weft.storage.filters import parse as parse_filter
+from weft.types import Ranking, TokenVectors
+
+DEPTH = 100
+"""How many documents each side of a hybrid search hands to the fusion, at the least."""
+
+
+class QueryEncoder(Protocol):
+    """What a search needs of an encoder (`weft.Encoder` is one)."""
+
+    def encode_query(self, texts: Sequence[str]) -> TokenVectors:
+        """Return the token vectors of each query."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The results for one query, with what their scores are made of."""
+
+    query: str
+    tokens: TokenVectors
+    """The query as the encoder reads it: one text."""
+    ranking: Ranking
+    """The results. In a hybrid search these are fused scores, and hits are found through `behind`."""
+    alignment: Alignment
+    semantic: tuple[Ranking, ...]
+    """Rankings by token vectors, with hits."""
+    k: int
+    """How many documents each of them was asked for."""
+    lexical: Ranking | None = None
+
+    def behind(self, id: str) -> tuple[Ranking, int] | None:  # noqa: A002
+        """Return the ranking by token vectors that has a document, and its position there; None if none has."""
+        for ranking in self.semantic:
+            if id in ranking.ids:
+                return ranking, ranking.ids.index(id)
+        return None
+
+
+class Searcher:
+    """Search an index by text.
+
+    Parameters
+    ----------
+    index : Index
+    encoder : Encoder, or anything with `encode_query`
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from weft.types import Document
+    >>> class Letters:  # a token for each letter of a and b
+    ...     def encode_query(self, texts):
+    ...         return TokenVectors.from_list([np.eye(2)[["ab".index(c) for c in text]] for text in texts])
+    >>> with Index.create(tempfile.mkdtemp(), dim=2) as index:
+    ...     index.add([Document("x", "a word"), Document("y", "b word")], Letters().encode_query(["aa", "b"]))
+    ...     searcher = Searcher(index, Letters())
+    ...     plain, hybrid = searcher.search(["a"])[0], searcher.search(["b"], hybrid="rrf")[0]
+    >>> plain.ranking[0], hybrid.ranking.ids
+    (Result(id='x', score=1.0), ('y', 'x'))
+    """
+
+    def __init__(self, index: Index, encoder: QueryEncoder) -> None:
+        self.index = index
+        self.encoder = encoder
+
+    def search(
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        *,
+        alignment: Alignment | str | None = None,
+        filter: Filter | str | None = None,  # noqa: A002
+        hybrid: str | None = None,
+        **options: Any,
+    ) -> list[Answer]:
+        """Find the k most relevant documents for each query, all from one committed state.
+
+        Parameters
+        ----------
+        queries : sequence of str
+        k, alignment, filter, **options
+            As for `Index.search`.
+        hybrid : str, optional
+            Fuse with BM25: ``"rrf"`` or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter holds on both sides.
+        """
+        if alignment is not None:
+            alignment = Alignment.parse(alignment)
+        wanted = None if filter is None else parse_filter(filter)
+        # Saliences prune under β_q and shade explanations, even where they do not weigh.
+        shaded = {"salience": True} if getattr(self.encoder, "has_salience", False) else {}
+        tokens = self.encoder.encode_query(list(queries), **shaded)
+        depth = k if hybrid is None else max(k, DEPTH)
+        with self.index.view():
+            alignment = Alignment.parse(self.index.alignment if alignment is None else alignment)
+            found = self.index.search(tokens, depth, alignment=alignment, filter=wanted, **options)
+            answers = []
+            for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):
+                mine = tokens[i : i + 1]
+                if hybrid is None:
+                    answers.append(Answer(text, mine, ranking, alignment, (ranking,), depth))
+                    continue
+                lexical = search_lexical(self.index, text, depth, filter=wanted)
+                fused = fuse([ranking, lexical], k, method=hybrid)
+                rest = [id for id in fused.ids if id not in ranking.ids]  # noqa: A001
+                scored = {"alignment": alignment, "filter": wanted, **options}
+                more = self.index.search(mine, depth, among=rest, **scored) if rest else []
+                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical))
+            return answers
+
+    def document(self, id: str, answer: Answer, **options: Any) -> tuple[Ranking, int] | None:  # noqa: A002
+        """Return what scored a document for an answer's query, searching for it if the answer has it not.
+
+        None where the document has no score: it has no tokens, or under XTR no query token retrieved one of them.
+        """
+        found = answer.behind(id)
+        if found is not None:
+            return found
+        if not isinstance(answer.alignment, XTR):  # a score of its own: let it be seen whatever the filter says
+            options["filter"] = None
+        (ranking,) = self.index.search(answer.tokens, answer.k, alignment=answer.alignment, among=[id], **options)
+        return (ranking, 0) if len(ranking) else None

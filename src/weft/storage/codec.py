@@ -1,0 +1,231 @@
+"""Codes for large segments: cells, centroids with lists of documents, and 8, 4 or 2 bits per coordinate of every token.
+
+    rotate      x ← x·R, R orthogonal and random: spreads the energy of a few strong coordinates over all of
+                them, so that rounding to bytes costs every token the same little
+    cells       k-means over a sample, about 1.1·√T of them; every token goes to its nearest
+    centroids   k-means within each cell, one for about 32 tokens; a document is listed where it has a token
+    codes       8 bits: u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow;
+                4 or 2 bits: the same byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
+
+What was tried, and why this won, is in docs/engine.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.storage.arrays import release
+
+Floats = NDArray[np.float32]
+
+CODE_NORM = 290.0
+"""Norm of the longest vector in coded units: native/probing.cpp relies on it."""
+BLOCK = 8
+"""Centroids are stored in blocks of 8: native/byte_kernels.hpp."""
+TOKENS_PER_CENTROID = 32
+CELLS_PER_ROOT = 1.1
+SAMPLES_PER_CELL = 64
+ITERATIONS = 4
+CHUNK = 8192
+TAKEN = 1024
+"""Rows read here and there before their pages are given back: the system maps 64 KB around each."""
+GATHERED = 1 << 18
+"""Tokens read together when they are wanted cell by cell."""
+
+
+class Clusters(NamedTuple):
+    """Two levels of centroids and where every token went."""
+
+    cells: Floats
+    """(K, dim)"""
+    centroids: Floats
+    """(C, dim), those of a cell together"""
+    cell_starts: NDArray[np.int32]
+    """(K + 1,)"""
+    assigned: NDArray[np.int32]
+    """(T,) each token's centroid"""
+    spread: Floats
+    """(K,) root mean squared distance of a cell's tokens to it"""
+
+    def cells_of(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cells of some tokens."""
+        return np.searchsorted(self.cell_starts, self.assigned[rows], side="right") - 1
+
+
+def padded_dim(dim: int) -> int:
+    """Return the dimension of the codes: the next multiple of 4."""
+    return -(-dim // 4) * 4
+
+
+def rotation(dim: int, seed: int) -> Floats:
+    """Return a random matrix (dim, padded_dim) with orthonormal rows: x @ R keeps all inner products."""
+    size = padded_dim(dim)
+    gaussian = np.random.default_rng(seed).standard_normal((size, size))
+    return np.ascontiguousarray(np.linalg.qr(gaussian)[0][:dim], dtype=np.float32)
+
+
+def longest(vectors: NDArray[Any]) -> float:
+    """Return the norm of the longest vector, whatever its magnitude."""
+    found = 0.0
+    for part in chunks(vectors):
+        top = float(np.abs(part).max(initial=0))
+        if top > 0:
+            part /= np.float32(top)
+            found = max(found, top * float(np.sqrt(np.einsum("td,td->t", part, part).max())))
+    return found
+
+
+def choose_scale(vectors: NDArray[Any]) -> float:
+    """Return the largest scale at which no coordinate leaves a byte and no vector is longer than CODE_NORM."""
+    top = longest = 0.0
+    for part in chunks(vectors):
+        top = max(top, float(np.abs(part).max(initial=0)))
+        longest = max(longest, float(np.sqrt(np.einsum("td,td->t", part, part)).max(initial=0)))
+    # The vectors seen here may be float16 roundings of those that will be coded: 2^-11 longer or shorter.
+    return min(127 / top, CODE_NORM / longest) * (1 - 2**-10) if longest > 0 else 1.0
+
+
+def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
+    """Round vectors to bytes: 128 + round(x·scale), shape kept."""
+    codes = np.empty(vectors.shape, dtype=np.uint8)
+    for start in range(0, len(vectors), CHUNK):  # what is computed on the way is five times as large as the vectors
+        part = vectors[start : start + CHUNK] * np.float32(scale)
+        codes[start : start + CHUNK] = np.clip(np.rint(part), -127, 127) + 128
+    return codes
+
+
+def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOKENS_PER_CENTROID) -> Clusters:
+    """Find cells and centroids for rotated vectors (T, dim), float16 or float32, possibly on disk."""
+    tokens = len(vectors)
+    rng = np.random.default_rng(seed)
+    n_cells = max(1, round(CELLS_PER_ROOT * tokens**0.5))
+    sample = np.sort(rng.choice(tokens, min(tokens, n_cells * SAMPLES_PER_CELL), replace=False))
+    cells = _kmeans(taken(vectors, sample).astype(np.float32), n_cells, rng)
+    cell_of = np.concatenate([_nearest(part, cells).astype(np.int32) for part in chunks(vectors)])
+    order = np.argsort(cell_of, kind="stable")
+    bounds = np.searchsorted(cell_of[order], np.arange(n_cells + 1))
+    del cell_of
+
+    assigned = np.empty(tokens, dtype=np.int32)
+    spread = np.zeros(n_cells, dtype=np.float32)
+    centroids, starts = [], [0]
+    for cell, members, inside in _by_cell(vectors, order, bounds):
+        if len(members) == 0:
+            starts.append(starts[-1])
+            continue
+        spread[cell] = np.sqrt(np.mean(np.sum(np.square(inside - cells[cell]), axis=1)))
+        count = max(1, round(len(members) / tokens_per_centroid))
+        found = _kmeans(inside, count, rng)
+        nearest = _nearest(inside, found)
+        assigned[members] = starts[-1] + nearest
+        centroids.append(_means(inside, nearest, found))
+        starts.append(starts[-1] + count)
+    return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned, spread)
+
+
+def _by_cell(
+    vectors: NDArray[Any], order: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.int64], Floats]]:
+    """Every cell with its tokens and their vectors. These lie all over the file: it is read for many cells at once."""
+    first = 0
+    while first < len(bounds) - 1:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + GATHERED, side="right")) - 1)
+        group = order[bounds[first] : bounds[last]]
+        rows = np.sort(group)
+        gathered = taken(vectors, rows)
+        for cell in range(first, last):
+            members = order[bounds[cell] : bounds[cell + 1]]
+            yield cell, members, gathered[np.searchsorted(rows, members)].astype(np.float32)
+        first = last
+
+
+def list_documents(
+    assigned: NDArray[np.int32], offsets: NDArray[np.int64], n_centroids: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the documents with a token at each centroid: starts (C + 1,), and documents, ascending in a list."""
+    n_documents = len(offsets) - 1
+    pairs = assigned.astype(np.int64) * n_documents
+    pairs += np.repeat(np.arange(n_documents, dtype=np.int32), np.diff(offsets))
+    pairs.sort()
+    pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]]
+    starts = np.searchsorted(pairs, np.arange(n_centroids + 1, dtype=np.int64) * n_documents)
+    return starts.astype(np.int64), (pairs % n_documents).astype(np.int32)
+
+
+def listed_steps(starts: NDArray[np.int64], lists: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """Store lists as steps from one document to the next, beginning at −1, in two bytes each.
+
+    A step beyond 65535 is preceded by zeros, each worth 65535. Returns the new starts and the steps.
+    """
+    before = np.concatenate([[0], lists[:-1]]).astype(np.int64) if len(lists) else np.zeros(0, np.int64)
+    before[starts[:-1][np.diff(starts) > 0]] = -1
+    steps = lists - before
+    zeros = (steps - 1) // 65535
+    places = np.arange(len(steps)) + np.cumsum(zeros)
+    packed = np.zeros(len(steps) + int(zeros.sum()), dtype=np.uint16)
+    packed[places] = steps - zeros * 65535
+    return starts + np.concatenate([[0], np.cumsum(zeros)])[starts], packed
+
+
+def block_layout(
+    codes: NDArray[np.uint8], cell_starts: NDArray[np.int32]
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Lay coded centroids (C, dim) out in blocks of 8, each (dim / 4, 8, 4); cells fill whole blocks, with zeros (128).
+
+    Returns the flat bytes and the first block of every cell, (K + 1,).
+    """
+    dim = codes.shape[1]
+    sizes = np.diff(cell_starts)
+    block_starts = np.concatenate([[0], np.cumsum(-(-sizes // BLOCK))]).astype(np.int32)
+    padded = np.full((int(block_starts[-1]) * BLOCK, dim), 128, dtype=np.uint8)
+    cell_of = np.repeat(np.arange(len(sizes)), sizes)
+    padded[np.arange(len(codes)) - cell_starts[cell_of] + block_starts[cell_of] * BLOCK] = codes
+    blocks = padded.reshape(-1, BLOCK, dim // 4, 4).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(blocks).reshape(-1), block_starts
+
+
+def chunks(vectors: NDArray[Any]) -> Iterator[Floats]:
+    """Read vectors a few thousand at a time, as float32."""
+    for start in range(0, len(vectors), CHUNK):
+        yield vectors[start : start + CHUNK].astype(np.float32)
+        release(vectors)
+
+
+def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return some rows, in ascending order, as an array in memory, without keeping the pages between them there."""
+    out = np.empty((len(rows), vectors.shape[1]), dtype=vectors.dtype)
+    for start in range(0, len(rows), TAKEN):
+        out[start : start + TAKEN] = vectors[rows[start : start + TAKEN]]
+        release(vectors)
+    return out
+
+
+def _kmeans(vectors: Floats, count: int, rng: np.random.Generator) -> Floats:
+    centroids = vectors[rng.choice(len(vectors), count, replace=False)]
+    for _ in range(ITERATIONS if count > 1 else 0):
+        nearest = np.concatenate([_nearest(part, centroids) for part in chunks(vectors)])
+        centroids = _means(vectors, nearest, centroids)
+    return centroids if count > 1 else vectors.mean(axis=0, keepdims=True)
+
+
+def _nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
+    """Index of the nearest centroid: the largest x·c − |c|²/2."""
+    scores = vectors @ centroids.T
+    scores -= np.einsum("kd,kd->k", centroids, centroids) / 2
+    nearest: NDArray[np.int64] = scores.argmax(axis=1)
+    return nearest
+
+
+def _means(vectors: Floats, nearest: NDArray[np.int64], old: Floats) -> Floats:
+    """Mean of each cluster; an empty one keeps its old centroid."""
+    counts = np.bincount(nearest, minlength=len(old))
+    order = np.argsort(nearest, kind="stable")
+    filled = np.flatnonzero(counts)
+    sums = np.add.reduceat(vectors[order], np.concatenate([[0], np.cumsum(counts[filled])[:-1]]), axis=0)
+    means = old.copy()
+    means[filled] = sums / counts[filled, None].astype(np.float32)
+    return means
