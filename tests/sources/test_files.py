@@ -8,7 +8,7 @@ import os
 import sys
 
 import pytest
-from files.made_files import HTML, docx, pdf
+from sources.made_files import HTML, docx, pdf
 
 from weft.errors import DataError, MissingExtraError
 from weft.sources.files import page_of, read_sources
