@@ -12,6 +12,7 @@
 
 #include "cpu.hpp"
 #include "engine_bindings.hpp"
+#include "mapped_file_bindings.hpp"
 #include "scoring.hpp"
 #include "token_text_bindings.hpp"
 
@@ -112,6 +113,7 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
 NB_MODULE(_native, module) {
     module.doc() = "C++ kernels of weft: see weft.kernels.";
     bind_engine(module);
+    bind_mapped_file(module);
     bind_token_text(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });
     module.def("simd_levels", [] {

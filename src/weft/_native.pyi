@@ -1,5 +1,7 @@
 """The C++ kernels. Arrays must be C-contiguous; `weft.kernels` is the interface for people."""
 
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,28 @@ def align(
     document_token: NDArray[np.int32],
     similarity: NDArray[np.float32],
 ) -> None: ...
+
+class MappedFile:
+    """A file mapped read-only: native/mapped_file.hpp. It keeps no file descriptor open.
+
+    The file stays mapped as long as the object or an array over it lives. A file that somebody cuts short meanwhile
+    kills the process that reads beyond its end, as with any mapping.
+
+    On Windows there is no such class: ask ``hasattr(_native, "MappedFile")`` and use `mmap` where it is missing.
+
+    Raises
+    ------
+    OSError
+        What the system says, with its number and the file name: `FileNotFoundError`, `PermissionError`, …
+    ValueError
+        If the file is empty.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None: ...
+    def view(self) -> NDArray[np.uint8]: ...  # (nbytes,), read-only, no copy
+    @property
+    def nbytes(self) -> int: ...
+    def release(self) -> None: ...  # gives back the memory of what was read; arrays stay valid
 
 class Engine:
     """A coded segment: native/engine.hpp."""

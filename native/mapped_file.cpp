@@ -1,0 +1,57 @@
+#include "mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace weft {
+namespace {
+
+[[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category()); }
+
+// Open only as long as it takes to map the file: the mapping holds the file by itself.
+class Descriptor {
+public:
+    explicit Descriptor(const char* path) {
+        do number_ = ::open(path, O_RDONLY | O_CLOEXEC);
+        while (number_ < 0 && errno == EINTR);
+        if (number_ < 0) fail(errno);
+    }
+    ~Descriptor() { ::close(number_); }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+
+    int number() const { return number_; }
+
+private:
+    int number_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const char* path) {
+    const Descriptor file(path);
+    struct stat status;
+    if (::fstat(file.number(), &status) != 0) fail(errno);
+    if (S_ISDIR(status.st_mode)) fail(EISDIR);  // mmap would only say that there is no such device
+    if (status.st_size == 0) throw std::invalid_argument("an empty file cannot be mapped");
+    if (static_cast<uint64_t>(status.st_size) > SIZE_MAX) fail(EFBIG);
+    size_ = static_cast<size_t>(status.st_size);
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
+    if (data_ == MAP_FAILED) fail(errno);
+}
+
+MappedFile::~MappedFile() { ::munmap(data_, size_); }
+
+void MappedFile::release() const noexcept {
+#if defined(MADV_DONTNEED)
+    ::madvise(data_, size_, MADV_DONTNEED);  // a hint: if the system refuses it, nothing is lost
+#endif
+}
+
+}  // namespace weft

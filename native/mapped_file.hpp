@@ -1,0 +1,29 @@
+// A file mapped read-only, without a file descriptor that stays open: an index may have more segments than a process may
+// have descriptors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+class MappedFile {
+public:
+    // Throws std::system_error with the system's error number, and std::invalid_argument for an empty file.
+    explicit MappedFile(const char* path);
+    ~MappedFile();
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+
+    const uint8_t* data() const { return static_cast<const uint8_t*>(data_); }
+    size_t size() const { return size_; }
+
+    // Gives the memory of what was read back to the system, which reads it again from the file when it is next wanted.
+    void release() const noexcept;
+
+private:
+    void* data_ = nullptr;
+    size_t size_ = 0;
+};
+
+}  // namespace weft
