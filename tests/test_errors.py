@@ -1,9 +1,12 @@
 """Bad input raises a WeftError that names the parameter, the constraint and the value."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 import weft
+from weft._renamed import MODULES
 from weft.alignment import Alignment, Gate, entropy_lp, register_imputation, salience
 from weft.errors import WeftError
 
@@ -120,3 +123,30 @@ def test_numpy_and_torch_do_not_mix():
     torch = pytest.importorskip("torch")
     with pytest.raises(WeftError, match="same kind as Q"):
         weft.score(Q, torch.ones(4, 3))
+
+
+# -- names that weft once had --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new"), MODULES.items())
+def test_modules_that_moved_say_where_to(old, new):
+    if "importers" in old:
+        pytest.importorskip("torch")
+    importlib.import_module(new)
+    parent, _, name = old.rpartition(".")
+    for line in (f"import {old}", f"import {old}.something", f"from {parent} import {name}"):
+        with pytest.raises(ImportError) as caught:
+            exec(line, {})
+        assert str(caught.value) == f"{old} is {new} now"
+
+
+def test_modules_that_never_were():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'weft\.nothing'"):
+        import weft.nothing  # noqa: F401
+
+
+def test_attributes_that_have_another_name():
+    encoder = object.__new__(weft.Encoder)
+    with pytest.raises(AttributeError, match=r"^Encoder\.weights is Encoder\.salience_weighs now$"):
+        _ = encoder.weights
+    assert not hasattr(encoder, "weights")

@@ -1,5 +1,7 @@
 """`TextIndex`: texts in, answers and reasons out, by a tiny light model; no torch."""
 
+import dataclasses
+
 import pytest
 
 import weft
@@ -91,6 +93,20 @@ def test_files(notes, tmp_path, monkeypatch):
     assert "sky" in notes.index  # of no file
 
 
+def test_answers_and_what_to_show_of_them(notes):
+    with notes.view():
+        (answer,) = notes.answers([QUERY, "dog"][:1], 3, hybrid="rrf")
+        name = answer.ranking.ids[0]
+        shown = notes.snippet(answer, notes.get(name))
+        assert max(fragment.strength for fragment in shown) == 1
+        why = notes.explain_answer(answer, name, 1)
+        assert (why.id, why.rank) == (name, 1)
+    notes.remember_alignment("top-k:2")
+    assert notes.index.alignment == "top-k:2"
+    notes.remember_alignment(None)
+    assert notes.index.alignment == "sum-of-max"
+
+
 class TestExplain:
     @pytest.mark.parametrize("alignment", ["sum-of-max", "top-k:2", "xtr:3"])
     def test_contributions_sum_to_the_score_found(self, notes, alignment):
@@ -122,6 +138,50 @@ class TestOpening:
         with weft.TextIndex.open(tmp_path / "n.weft") as again:
             assert again.encoder.name == "tiny"
             assert repr(again).endswith("n.weft', 5 passages, tiny)")
+
+    def test_the_model_is_loaded_when_it_is_needed(self, notes, tmp_path, model, monkeypatch):
+        notes.close()
+        loaded, real = [], weft.Encoder.load
+
+        def load(*arguments):
+            loaded.append(arguments)
+            return real(*arguments)
+
+        monkeypatch.setattr(weft.Encoder, "load", load)
+        with weft.TextIndex.open(tmp_path / "n.weft", lock=True) as again:
+            assert repr(again) == f"TextIndex({str(tmp_path / 'n.weft')!r}, 5 passages, {model})"
+            assert (again.get("sky").text, again.get("nothing")) == (NOTES["sky"], None)
+            assert [passage.id for passage in again.family("mars")] == ["mars#0", "mars#1", "mars#2"]
+            assert sorted(again.matching('@id in ["sky", "dog"]')) == ["dog", "sky"]
+            assert again.check().sound
+            assert "sky" in again
+            assert again.delete("sky") == 1
+            again.compact()
+            assert again.info()["documents"] == 4
+            assert again.search_many([]) == []
+            assert not loaded
+            assert again.search(QUERY)
+            again.add({"sky": NOTES["sky"]})
+            assert again.explain(QUERY)
+            assert len(loaded) == 1
+        with weft.TextIndex.open(tmp_path / "n.weft", model=model):
+            assert len(loaded) == 2  # one that is named is tried at once
+
+    def test_another_model(self, notes, tmp_path):
+        notes.close()
+        settings = dataclasses.replace(light_models.SETTINGS, name="other", fingerprint="of another")
+        other = light_models.write(tmp_path / "other", settings)
+        with pytest.raises(IndexFormatError, match="other has other vectors"):
+            weft.TextIndex.open(tmp_path / "n.weft", model=other)
+        with weft.TextIndex.open(tmp_path / "n.weft") as again:
+            again.remember_model(other)
+            for work in (again.search, again.explain, lambda text: again.add([text])):
+                with pytest.raises(IndexFormatError, match="other has other vectors"):
+                    work("a text")
+            again.remember_model(tmp_path / "gone")
+            with pytest.raises(CheckpointError, match=r"the model of the index at .*gone.*\(--model\)"):
+                again.search("a text")
+            assert len(again) == 5
 
     def test_mistakes(self, notes, tmp_path, model, monkeypatch):
         with pytest.raises(NotAnIndexError, match="no such index"):

@@ -5,6 +5,7 @@ Importing this package loads NumPy only; torch is used when tensors are passed i
 
 from importlib.metadata import version as _version
 
+from weft import _renamed
 from weft.alignment import Alignment, align, aligned, score
 from weft.encoders import Encoder
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
@@ -14,6 +15,7 @@ from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
 __version__ = _version("weft")
+_renamed.install()
 
 __all__ = [
     "Alignment",

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from weft.encoders import Encoder
-from weft.errors import CheckpointError, DataError, IndexFormatError, NotAnIndexError, invalid
+from weft.encoders.loading import model_reference
+from weft.errors import CheckpointError, DataError, IndexFormatError, InvalidParameterError, NotAnIndexError, invalid
 from weft.explain.reading import explain_result
-from weft.ingest import Summary, update
-from weft.ingest.updating import MARK
+from weft.explain.snippet import Fragment, snippet
+from weft.ingest import Summary, own_metadata, text_source, update
 from weft.search import Answer, Index, Searcher
-from weft.sources.files import Source, content_hash, read_sources
+from weft.sources.files import Source, read_sources
 from weft.sources.find import Selection, find, name_of
 from weft.sources.records import Fields
+from weft.storage.catalogue import FILE
 from weft.storage.families import family
+from weft.storage.filters import Filter
+from weft.storage.filters import parse as parse_filter
+from weft.storage.store import ALIGNMENT
 from weft.types import Document
 
 if TYPE_CHECKING:
     from weft.explain import Explanation
+    from weft.storage.check import Report
 
 
 class Match(NamedTuple):
@@ -37,11 +42,13 @@ class Match(NamedTuple):
 class TextIndex:
     """An index together with the encoder that it was made with. Make or open one with `TextIndex.open`.
 
+    The encoder is loaded when it is first needed: what reads or removes documents works without the model.
+
     Parameters
     ----------
     index : Index
-    encoder : Encoder
-        Refused if its vectors are not those of the index.
+    encoder : Encoder, optional
+        Refused if its vectors are not those of the index. By default the one that the index remembers.
 
     Examples
     --------
@@ -53,11 +60,11 @@ class TextIndex:
     ['mars']
     """
 
-    def __init__(self, index: Index, encoder: Encoder) -> None:
-        check_encoder(index, encoder)
+    def __init__(self, index: Index, encoder: Encoder | None = None) -> None:
         self.index = index
-        self.encoder = encoder
-        self.searcher = Searcher(index, encoder)
+        if encoder is not None:
+            _check_encoder(index, encoder)
+            self.encoder = encoder
 
     @classmethod
     def open(
@@ -68,8 +75,9 @@ class TextIndex:
         model: str | Path | None = None,
         bits: int = 8,
         beta_d: float | None = None,
+        lock: bool = False,
     ) -> Self:
-        """Open an index and load its encoder.
+        """Open an index.
 
         Parameters
         ----------
@@ -78,35 +86,50 @@ class TextIndex:
         create : bool
             Make it if it is not there.
         model : str or Path, optional
-            A model's folder or name. By default the one that the index remembers; of a new index, the one that comes
-            with weft.
+            A model's folder or name, loaded at once. By default the one that the index remembers, loaded when it is
+            needed; of a new index, the one that comes with weft.
         bits, beta_d
             Of a new index, as for `Index.create`.
+        lock : bool
+            Take the writer's lock now and keep it, before work that would be in vain without it.
         """
-        path = Path(path)
-        wanted = None if model is None else str(model)
-        if not create or (path.is_dir() and any(path.iterdir())) or path.is_file():
-            index = open_index(path)
-        else:
-            encoder = Encoder.load(wanted)
-            if beta_d is not None and not encoder.has_salience:
-                raise invalid("beta_d", "TextIndex.open", f"left out: {encoder.name} has no saliences", beta_d)
-            reference = model_reference(wanted)
-            index = Index.create(
-                path,
-                encoder.dim,
-                encoder_fingerprint=encoder.fingerprint,
-                bits=bits,
-                beta_d=beta_d,
-                salience_weighs=encoder.salience_weighs,
-                model=reference,
-            )
-            return cls(index, encoder)
+        path, wanted = Path(path), None if model is None else str(model)
+        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(_open_index(path))
         try:
-            return cls(index, encoder_of(index, wanted))
+            if lock:
+                made.lock()
+            if wanted and "encoder" not in vars(made):
+                made.encoder = _load_encoder(made.index, wanted)
         except BaseException:
-            index.close()
+            made.close()
             raise
+        return made
+
+    @classmethod
+    def _create(cls, path: Path, model: str | None, bits: int, beta_d: float | None) -> Self:
+        encoder = Encoder.load(model)
+        if beta_d is not None and not encoder.has_salience:
+            raise InvalidParameterError(f"beta_d must be left out: {encoder.name} has no saliences to choose tokens by")
+        index = Index.create(
+            path,
+            encoder.dim,
+            encoder_fingerprint=encoder.fingerprint,
+            bits=bits,
+            beta_d=beta_d,
+            salience_weighs=encoder.salience_weighs,
+            model=model_reference(model),
+        )
+        return cls(index, encoder)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder of the index."""
+        return _load_encoder(self.index)
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        """What searches the index by text."""
+        return Searcher(self.index, self.encoder)
 
     def close(self) -> None:
         """Close the index."""
@@ -121,8 +144,12 @@ class TextIndex:
     def __len__(self) -> int:
         return len(self.index)
 
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        return id in self.index
+
     def __repr__(self) -> str:
-        return f"TextIndex({str(self.index.folder)!r}, {len(self):,} passages, {self.encoder.name})"
+        model = self.encoder.name if "encoder" in vars(self) else self.index.model or "the bundled model"
+        return f"TextIndex({str(self.index.folder)!r}, {len(self):,} passages, {model})"
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -156,8 +183,7 @@ class TextIndex:
             raise invalid("documents", "add", "a mapping or an iterable of texts", documents)
         if isinstance(documents, Mapping):
             given = (Document(name, text) for name, text in documents.items())
-        sources = (text_source(one) for one in given)
-        return update(self.index, self.encoder, sources, split=split, threads=threads, progress=progress)
+        return self.add_sources(map(text_source, given), split=split, threads=threads, progress=progress)
 
     def add_files(
         self,
@@ -191,11 +217,8 @@ class TextIndex:
         listed = [str(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
         summary = Summary()
         found = find(listed, selection or Selection(), summary.skipped.append)
-        sources = read_sources(found, fields or Fields(), summary.skipped.append)
-        return update(
-            self.index,
-            self.encoder,
-            sources,
+        return self.add_sources(
+            read_sources(found, fields or Fields(), summary.skipped.append),
             roots=[name_of(Path(path)) for path in listed] if sync else None,
             threads=threads,
             progress=progress,
@@ -203,12 +226,58 @@ class TextIndex:
             summary=summary,
         )
 
+    def add_sources(self, sources: Iterable[Source], **options: Any) -> Summary:
+        """Add documents from any sources, encoding only what changed; the options are those of `weft.ingest.update`."""
+        return update(self.index, self.encoder, sources, **options)
+
     def delete(self, ids: str | Iterable[str]) -> int:
         """Remove documents with all their passages; unknown ids are ignored. Return how many passages were there."""
         wanted = [ids] if isinstance(ids, str) else list(ids)
-        return self.index.delete({member.id for name in wanted for member in family(self.index, name)})
+        return self.index.delete({member.id for name in wanted for member in self.family(name)})
+
+    def compact(self) -> None:
+        """Merge all segments now and drop what was deleted: see `Index.compact`."""
+        self.index.compact()
+
+    def lock(self) -> None:
+        """Take the writer's lock now and keep it until `close`."""
+        self.index.lock()
+
+    def remember_model(self, model: str | Path) -> None:
+        """Keep where the model is now: a folder or a name, as `open` takes it."""
+        self.index.remember_model(model_reference(str(model)))
+
+    def remember_alignment(self, alignment: str | None) -> None:
+        """Keep an alignment for searches that name none; None goes back to the sum of max."""
+        self.index.remember_alignment(ALIGNMENT if alignment is None else alignment)
 
     # -- reading -------------------------------------------------------------------------------------
+
+    def view(self) -> AbstractContextManager[object]:
+        """Hold the newest committed state: what is read inside belongs together."""
+        return self.index.view()
+
+    def info(self) -> dict[str, Any]:
+        """Return sizes and settings: see `Index.info`."""
+        return self.index.info()
+
+    def check(self) -> Report:
+        """Verify every checksum and every cross-reference."""
+        return self.index.check()
+
+    def get(self, id: str) -> Document | None:  # noqa: A002
+        """Return the document or passage with this id, or None."""
+        return self.index.get(id)
+
+    def family(self, id: str) -> list[Document]:  # noqa: A002
+        """Return the document with this id, if it is there whole, and its passages, in order."""
+        return family(self.index, id)
+
+    def matching(self, filter: Filter | str) -> list[str]:  # noqa: A002
+        """Return the ids of all documents that a filter lets through."""
+        with self.view():
+            places = self.index.catalogue.select(*parse_filter(filter).to_sql())
+            return [name for segment, rows in places.items() for name in self.index.catalogue.ids(segment, rows)]
 
     def search(self, query: str, k: int = 10, **options: Any) -> list[Match]:
         """Find the k most relevant documents; the options are those of `search_many`."""
@@ -226,15 +295,24 @@ class TextIndex:
         **options
             ``alignment``, ``filter``, ``exact``, ``beta_q``, … of `Index.search`, and ``hybrid`` of `Searcher.search`.
         """
-        with self.index.view():
-            answers = self.searcher.search(queries, k, **{"hits": False, **options}) if len(queries) else []
-            return [list(self._matches(answer)) for answer in answers]
+        with self.view():
+            found = self.answers(queries, k, **{"hits": False, **options}) if len(queries) else []
+            return [list(self._matches(answer)) for answer in found]
 
     def _matches(self, answer: Answer) -> Iterator[Match]:
         for result in answer.ranking:
-            document = self.index.get(result.id)
+            document = self.get(result.id)
             assert document is not None
             yield Match(result.id, result.score, document.text, own_metadata(document))
+
+    def answers(self, queries: Sequence[str], k: int = 10, **options: Any) -> list[Answer]:
+        """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
+        return self.searcher.search(queries, k, **options)
+
+    def snippet(self, answer: Answer, document: Document, **options: Any) -> list[Fragment]:
+        """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it."""
+        why = self.explain_answer(answer, document.id, **options) if answer.behind(document.id) else None
+        return [Fragment(document.text[:240], 0.0)] if why is None else snippet(why)
 
     def explain(self, query: str, k: int = 1, *, id: str | None = None, **options: Any) -> list[Explanation]:  # noqa: A002
         """Explain the k best documents for a query, or the passages of the document `id`, best first.
@@ -254,17 +332,17 @@ class TextIndex:
         list of Explanation
             Each prints as text; `weft.explain.to_html` makes a page of them.
         """
-        with self.index.view():
+        with self.view():
             wanted = None
             if id is not None:
-                wanted = [id] if id in self.index else [passage.id for passage in family(self.index, id)]
+                wanted = [id] if id in self else [passage.id for passage in self.family(id)]
                 if not wanted:
                     raise DataError(f"no document {id!r} in {self.index.folder}")
-            (answer,) = self.searcher.search([query], k, **options)
+            (answer,) = self.answers([query], k, **options)
             searched = {name: value for name, value in options.items() if name != "alignment"}
             ranks = {name: rank for rank, name in enumerate(answer.ranking.ids, 1)}
             made = (
-                explain_result(self.searcher, self.encoder, answer, name, ranks.get(name), **searched)
+                self.explain_answer(answer, name, ranks.get(name), **searched)
                 for name in (answer.ranking.ids if wanted is None else wanted)
             )
             found = [explanation for explanation in made if explanation is not None]
@@ -276,9 +354,32 @@ class TextIndex:
             raise DataError(f"{id!r} has no score under {answer.alignment}: {why}")
         return sorted(found, key=lambda explanation: -explanation.score)[:k]
 
+    def explain_answer(
+        self,
+        answer: Answer,
+        id: str,  # noqa: A002
+        rank: int | None = None,
+        **options: Any,
+    ) -> Explanation | None:
+        """Explain one document's score for an answer's query, or return None where it has none.
 
-def open_index(path: Path) -> Index:
-    """Open an index, or say in one line why there is none."""
+        Call it inside the `view` that searched, with the options of that search but for the alignment.
+        """
+        return explain_result(self.searcher, self.encoder, answer, id, rank, **options)
+
+
+def is_index(path: str | Path) -> bool:
+    """Tell whether there is an index at a path."""
+    return (Path(path) / FILE).is_file()
+
+
+def is_taken(path: str | Path) -> bool:
+    """Tell whether there is anything at a path but an empty folder: a new index has no place there."""
+    path = Path(path)
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+
+
+def _open_index(path: Path) -> Index:
     if not path.exists():
         raise NotAnIndexError(f"no such index: {path}; weft index PATH -o {path} makes one")
     if not path.is_dir():
@@ -286,7 +387,7 @@ def open_index(path: Path) -> Index:
     return Index.open(path)
 
 
-def encoder_of(index: Index, model: str | None = None) -> Encoder:
+def _load_encoder(index: Index, model: str | None = None) -> Encoder:
     """Load the encoder of an index: the one named, else the one it remembers, else the bundled one."""
     try:
         encoder = Encoder.load(model or index.model or None)
@@ -294,11 +395,11 @@ def encoder_of(index: Index, model: str | None = None) -> Encoder:
         if model:
             raise
         raise CheckpointError(f"the model of the index at {index.folder}: {error}; say where it is (--model)") from None
-    check_encoder(index, encoder)
+    _check_encoder(index, encoder)
     return encoder
 
 
-def check_encoder(index: Index, encoder: Encoder) -> None:
+def _check_encoder(index: Index, encoder: Encoder) -> None:
     """Refuse an encoder whose vectors are not those of the index."""
     if encoder.dim != index.dim or (index.encoder_fingerprint and encoder.fingerprint != index.encoder_fingerprint):
         was = f"the model {index.model}" if index.model else "another model"
@@ -306,34 +407,3 @@ def check_encoder(index: Index, encoder: Encoder) -> None:
         raise IndexFormatError(
             f"the index at {index.folder} was made with {was}; {encoder.name} has {why}: name the right one (--model)"
         )
-
-
-def model_reference(model: str | None) -> str:
-    """Return what an index is to remember of a model: a folder's full path, a name as it is, "" for the bundled one."""
-    if not model:
-        return ""
-    folder = Path(model).expanduser()
-    return os.path.abspath(folder) if folder.is_dir() else model
-
-
-def text_source(given: Document | str) -> Source:
-    """Return a text as a source of no file, so that ``weft index --sync`` leaves it alone."""
-    named = given if isinstance(given, Document) else None
-    text = named.text if named else given
-    if not isinstance(text, str):
-        raise invalid("documents", "add", "texts or Documents", given)
-    if not text.strip():
-        raise DataError(f"nothing to add: the text{f' of {named.id!r}' if named and named.id else ''} is empty")
-    metadata = dict(named.metadata) if named else {}
-    digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
-    document = Document(named.id if named and named.id else f"text:{digest[:16]}", text, metadata)
-    return Source(document.id, "", digest, 0, partial(_same, document))
-
-
-def _same(document: Document) -> Document:
-    return document
-
-
-def own_metadata(document: Document) -> dict[str, Any]:
-    """Return a document's metadata without weft's own notes."""
-    return {key: value for key, value in document.metadata.items() if key != MARK}

@@ -21,6 +21,9 @@ from weft.errors import invalid
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.integer[Any]]
 
+PASSAGE_SEPARATOR = "#"
+"""Stands between a document's id and the number of a passage of it: ``report#0``."""
+
 
 class Padded(NamedTuple):
     """A rectangular batch of texts. Shapes: (N, m, dim) and (N, m), m the longest text's length."""

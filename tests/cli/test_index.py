@@ -102,7 +102,7 @@ class TestFirstTime:
 
     def test_pages_of_a_pdf(self, notes, model, run):
         pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft[files]'")
-        from files.made_files import pdf
+        from sources.made_files import pdf
 
         first, second = "the quick brown fox", "the sky is blue. " * 4
         (notes / "a.pdf").write_bytes(pdf(first, second))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from weft import Index
+from weft import Encoder, Index
 
 
 def texts(run, *ids):
@@ -132,6 +132,18 @@ class TestLookingAfter:
         assert code == 0
         assert (after["documents"], after["segments"], after["deleted"]) == (5, 1, 0)
         assert run("compact", "n.weft")[1].startswith("n.weft: 1 → 1 segments, ")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [["info"], ["check"], ["compact"], ["get", "notes/dog.txt"], ["delete", "notes/dog.txt"], ["adapt", "--reset"]],
+    )
+    def test_without_the_model(self, indexed, run, monkeypatch, arguments):
+        def refuse(*_, **__):
+            raise AssertionError("no text is to be encoded, so no model is to be loaded")
+
+        monkeypatch.setattr(Encoder, "load", refuse)
+        verb, *rest = arguments
+        assert run(verb, "n.weft", *rest)[0] == 0
 
 
 VERBS = [["add", "x"], ["delete", "x"], ["get", "x"], ["info"], ["check"], ["compact"]]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoders import light_models
-from weft import Encoder, WeftError
+from weft import Encoder, TokenVectors, WeftError
+from weft.encoders import EncodedTexts
 from weft.encoders.settings import Expansion, Settings, Side
 from weft.errors import CheckpointError, TruncatedError
 
@@ -116,13 +117,25 @@ def test_half_the_memory(encoder):
 # -- truncation --------------------------------------------------------------------------------------
 
 
-def test_truncation_is_logged_once_with_its_extent(encoder, caplog):
+@pytest.mark.parametrize("how", ["warn", "ignore"])
+def test_truncation_is_returned_and_logged_once(encoder, caplog, how):
     with caplog.at_level(logging.WARNING, logger="weft.encoders"):
-        encoder.encode_document(["fox " * 10, "fox " * 13, "mars", "fox " * 11])
-    (record,) = caplog.records
-    assert record.getMessage() == "2 of 4 documents are longer than 12 tokens: 4 tokens were cut off"
-    assert record.truncation.texts.tolist() == [1, 3]
-    assert record.truncation.tokens.tolist() == [3, 1]
+        found = encoder.encode_document(["fox " * 10, "fox " * 13, "mars", "fox " * 11], truncation=how)
+    said = "2 of 4 documents are longer than 12 tokens: 4 tokens were cut off"
+    assert [record.getMessage() for record in caplog.records] == ([said] if how == "warn" else [])
+    assert (found.truncation.texts.tolist(), found.truncation.tokens.tolist()) == ([1, 3], [3, 1])
+    assert str(found.truncation) == said
+    assert not encoder.encode_query(["mars"]).truncation
+    assert not encoder.encode_query([]).truncation
+
+
+def test_parts_and_copies_are_plain_token_vectors(encoder):
+    found = encoder.encode_document(["fox " * 13, "mars"], truncation="ignore")
+    assert isinstance(found, EncodedTexts)
+    parts = (found[:1], found.select([1]), found.astype("float16"), found.without_salience())
+    for made in (*parts, TokenVectors.concatenate([found, found])):
+        assert type(made) is TokenVectors
+    assert repr(found).startswith("TokenVectors(2 texts, ")
 
 
 def test_truncation_can_be_asked_about_refused_or_ignored(encoder, caplog):

@@ -54,7 +54,7 @@ class TestEncodings:
             raise AssertionError("encoded twice")
 
         again = encode(pool, never, tmp_path / "work")
-        assert again.weights == made.weights == encoder.weights
+        assert again.salience_weighs == made.salience_weighs == encoder.salience_weighs
         for one, other in zip(made[:2], again[:2], strict=True):
             for name in ("values", "offsets", "token_ids", "salience", "spans"):
                 np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -8,8 +8,8 @@ import os
 import sys
 
 import pytest
-from sources.made_files import HTML, docx, pdf
 
+from sources.made_files import HTML, docx, pdf
 from weft.errors import DataError, MissingExtraError
 from weft.sources.files import page_of, read_sources
 from weft.sources.find import Selection, Skipped, find, is_under

@@ -1,5 +1,6 @@
 """Whatever happened to the files and however often it was interrupted: after `update` an index is as if made afresh."""
 
+import dataclasses
 import random
 from unittest import mock
 
@@ -7,10 +8,11 @@ import pytest
 
 from encoders import light_models
 from weft import Encoder, Index
-from weft.ingest import Summary, update
+from weft.ingest import Summary, text_source, update
 from weft.sources.files import read_sources
 from weft.sources.find import Selection, find, name_of
 from weft.sources.records import Fields
+from weft.types import Document
 
 NAMES = ("a.txt", "sub/b.md", "rows.jsonl")
 TEXT = "the red planet mars. why does rain fall? fox "
@@ -92,3 +94,29 @@ def test_as_if_made_afresh(encoder, seed, tmp_path):
                 assert contents(index) == contents(fresh)
         again = run(index, encoder, folder)
         assert (again.added, again.updated, again.removed, again.passages) == (0, 0, 0, 0)
+
+
+def test_what_is_cut_is_counted_and_not_logged(encoder, tmp_path, caplog):
+    rows = [Document("long", TEXT * 3), Document("short", "fox"), Document("longer", TEXT * 4)]
+    with Index.create(tmp_path / "i", dim=encoder.dim) as index:
+        assert update(index, encoder, map(text_source, rows), split=False, progress=False).cut == 2
+        assert update(index, encoder, map(text_source, rows), progress=False).cut == 0  # split instead
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("weighs", "said"), [(True, True), (False, False), (False, True)])
+@pytest.mark.parametrize("beta_d", [None, 0.5])
+def test_saliences_go_to_the_index(encoder, tmp_path, weighs, said, beta_d):
+    """`weighs` in the model, `said` when the index was made."""
+    settings = dataclasses.replace(encoder.settings, salience_weighs=weighs)
+    model = Encoder(settings, encoder.tokenizer, encoder.backend)
+    with (
+        Index.create(tmp_path / "i", dim=encoder.dim, beta_d=beta_d, salience_weighs=said) as index,
+        mock.patch.object(Index, "add", autospec=True, side_effect=Index.add) as add,
+    ):
+        update(index, model, [text_source(TEXT)], progress=False)
+    given = add.call_args.args[2]
+    assert given.spans is not None
+    assert given.token_ids is not None
+    # Those that only rank tokens must not come to weigh.
+    assert (given.salience is not None) == (weighs or not said or beta_d is not None)

@@ -48,30 +48,26 @@ def adapt(
     choice becomes the index's own, which searches without --alignment take. It stays as it is where the examples are
     no clear evidence.
     """
-    from weft.text_index import open_index
+    from weft.text_index import TextIndex
 
-    with open_index(index) as opened:
+    with TextIndex.open(index, model=model) as opened:
         if reset:
             if examples is not None or queries is not None or qrels is not None:
                 raise DataError("--reset takes no examples")
-            from weft.storage.store import ALIGNMENT
-
-            opened.remember_alignment(ALIGNMENT)
-            typer.echo(f"weft: {index} searches by {ALIGNMENT} again", err=True)
+            opened.remember_alignment(None)
+            typer.echo(f"weft: {index} searches by {opened.index.alignment} again", err=True)
             return
         from weft.evaluation.adaptation import ALIGNMENTS, choose
         from weft.evaluation.indexes import Parents, score_examples
-        from weft.text_index import encoder_of
 
         texts, judged = _examples(examples, queries, qrels)
-        judged = Parents(opened).known(judged, "the examples")
+        judged = Parents(opened.index).known(judged, "the examples")
         names = [name for name in texts if name in judged]
         if not names:
             raise DataError("no query has a judgement")
-        encoder = encoder_of(opened, model)
-        tokens = encoder.encode_query([texts[name] for name in names])
-        measured = score_examples(opened, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
-        choice = choose(measured, opened.alignment, certainty=certainty)
+        tokens = opened.encoder.encode_query([texts[name] for name in names])
+        measured = score_examples(opened.index, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
+        choice = choose(measured, opened.index.alignment, certainty=certainty)
         if choice.changed and not dry_run:
             opened.remember_alignment(choice.alignment)
     if as_json:

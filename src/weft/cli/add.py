@@ -13,7 +13,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json, Model, stdin_of_texts
 from weft.errors import DataError, invalid
-from weft.text_index import encoder_of, open_index, text_source
+from weft.text_index import TextIndex
 from weft.types import Document
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add(
 
     A document with the same id is replaced. Prints the ids of what was added or replaced.
     """
-    from weft.ingest import Summary, update
+    from weft.ingest import Summary, text_source
     from weft.sources.files import read_sources
     from weft.sources.find import STDIN, Found
     from weft.sources.records import Fields
@@ -47,10 +47,8 @@ def add(
             raise invalid("--id and --metadata", "weft add", "given with a TEXT", "none")
         stdin = Found(Path(STDIN), STDIN, STDIN, 0, True)
         sources = read_sources([stdin], Fields(), summary.skipped.append, stdin=stdin_of_texts())
-    with open_index(index) as opened:
-        opened.lock()
-        encoder = encoder_of(opened, model)
-        update(opened, encoder, _added(sources), summary=summary, progress=None if text is None else False)
+    with TextIndex.open(index, model=model, lock=True) as opened:
+        opened.add_sources(_added(sources), summary=summary, progress=None if text is None else False)
     for skipped in summary.skipped:
         typer.echo(f"weft: skipped {skipped}", err=True)
     if as_json:

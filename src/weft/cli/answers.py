@@ -1,10 +1,10 @@
-"""What ``weft search`` and ``weft explain`` share: options, a session of questions, printing."""
+"""What ``weft search`` and ``weft explain`` share: options and printing."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.errors import DataError
-from weft.text_index import encoder_of, own_metadata
+from weft.ingest import own_metadata
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.encoders import Encoder
     from weft.explain import Explanation
     from weft.explain.snippet import Fragment
-    from weft.search import Answer, Index, Searcher
+    from weft.search import Answer
+    from weft.text_index import TextIndex
     from weft.types import Document, Ranking, Result
 
 Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
@@ -76,9 +76,14 @@ class Settings:
     hybrid: str | None
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Options of `Index.search` beside k and alignment, without the filter."""
-        return {"exact": self.exact, "beta_q": self.beta_q}
+    def searched(self) -> dict[str, Any]:
+        """Options of `TextIndex.answers` beside k."""
+        return {"alignment": self.alignment, "hybrid": self.hybrid, **self.explained}
+
+    @property
+    def explained(self) -> dict[str, Any]:
+        """Options of `TextIndex.snippet` and `TextIndex.explain_answer`: those of the search but for the alignment."""
+        return {"filter": self.filter, "exact": self.exact, "beta_q": self.beta_q}
 
     def check(self) -> None:
         """Refuse a wrong alignment or filter before a model is loaded."""
@@ -89,32 +94,6 @@ class Settings:
             Alignment.parse(self.alignment)
         if self.filter is not None:
             parse(self.filter)
-
-
-@dataclass(frozen=True)
-class Session:
-    """An open index with its encoder: any number of questions."""
-
-    index: Index
-    encoder: Encoder
-    searcher: Searcher
-
-    def answers(self, texts: Sequence[str], settings: Settings) -> list[Answer]:
-        """Search for each text."""
-        return self.searcher.search(
-            texts,
-            settings.k,
-            alignment=settings.alignment,
-            filter=settings.filter,
-            hybrid=settings.hybrid,
-            **settings.options,
-        )
-
-    def explained(self, answer: Answer, settings: Settings, id: str, rank: int | None = None) -> Explanation | None:  # noqa: A002
-        """Explain one document; None where it has no score."""
-        from weft.explain import explain_result
-
-        return explain_result(self.searcher, self.encoder, answer, id, rank, filter=settings.filter, **settings.options)
 
 
 def readable(text: str, what: str) -> str:
@@ -130,14 +109,6 @@ def check_one_format(*, json_: bool, tsv: bool, trec: bool) -> None:
         raise DataError("--json, --tsv and --trec: choose one")
 
 
-def begin(index: Index, model: str | None) -> Session:
-    """Load the encoder of an index."""
-    from weft.search import Searcher
-
-    encoder = encoder_of(index, model)
-    return Session(index, encoder, Searcher(index, encoder))
-
-
 def console() -> Console:
     """Return the console of stdout: colours and widths for people, plain text for pipes."""
     from rich.console import Console
@@ -145,14 +116,18 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
 
 
-def print_answer(session: Session, answer: Answer, settings: Settings, out: Console) -> None:
+def print_answer(texts: TextIndex, answer: Answer, settings: Settings, out: Console) -> None:
     """Print results for people: ids, scores, and the words that counted."""
-    shown = []
+    print_results(list(_shown(texts, answer, settings)), out)
+
+
+def _shown(
+    texts: TextIndex, answer: Answer, settings: Settings
+) -> Iterator[tuple[Result, Document, Sequence[Fragment]]]:
     for result in answer.ranking:
-        document = session.index.get(result.id)
+        document = texts.get(result.id)
         assert document is not None
-        shown.append((result, document, _shown(session, answer, settings, document)))
-    print_results(shown, out)
+        yield result, document, texts.snippet(answer, document, **settings.explained)
 
 
 def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]], out: Console) -> None:
@@ -178,13 +153,9 @@ def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]]
             out.print(Padding(highlighted(list(fragments)), (0, 0, 0, 4), expand=False))
 
 
-def as_json(session: Session, answer: Answer, settings: Settings, query_id: str) -> str:
+def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str) -> str:
     """Return one line of JSON for a query and its results."""
-    results = []
-    for rank, result in enumerate(answer.ranking, 1):
-        document = session.index.get(result.id)
-        assert document is not None
-        results.append(json_result(rank, result, document, _shown(session, answer, settings, document)))
+    results = [json_result(rank, *shown) for rank, shown in enumerate(_shown(texts, answer, settings), 1)]
     row = {
         "schema": "weft.search/1",
         "query_id": query_id,
@@ -237,10 +208,3 @@ def show_explanations(found: Sequence[Explanation], html: Path | None, json_: bo
         print_explanations(out, found, pairs)
         if not found:
             out.print("nothing found", style="dim")
-
-
-def _shown(session: Session, answer: Answer, settings: Settings, document: Document) -> list[Fragment]:
-    from weft.explain.snippet import Fragment, snippet
-
-    explanation = session.explained(answer, settings, document.id) if answer.behind(document.id) else None
-    return [Fragment(document.text[:240], 0.0)] if explanation is None else snippet(explanation)

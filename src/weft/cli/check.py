@@ -7,7 +7,7 @@ import json
 import typer
 
 from weft.cli.opening import IndexPath, Json
-from weft.text_index import open_index
+from weft.text_index import TextIndex
 
 
 def check(index: IndexPath, as_json: Json = False) -> None:
@@ -15,7 +15,7 @@ def check(index: IndexPath, as_json: Json = False) -> None:
 
     Every checksum and every cross-reference is looked at; the exit code is 1 if something is wrong.
     """
-    with open_index(index) as opened:
+    with TextIndex.open(index) as opened:
         report = opened.check()
         count = len(opened) if report.sound else 0
     if as_json:

@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.info import _size
 from weft.cli.opening import IndexPath, Json
-from weft.text_index import open_index
+from weft.text_index import TextIndex
 
 
 def compact(index: IndexPath, as_json: Json = False) -> None:
@@ -16,7 +16,7 @@ def compact(index: IndexPath, as_json: Json = False) -> None:
 
     Searches go on meanwhile.
     """
-    with open_index(index) as opened:
+    with TextIndex.open(index) as opened:
         before = opened.info()
         opened.compact()
         after = opened.info()

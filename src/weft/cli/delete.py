@@ -9,7 +9,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json
 from weft.errors import DataError, invalid
-from weft.text_index import open_index
+from weft.text_index import TextIndex
 
 
 def delete(
@@ -23,22 +23,18 @@ def delete(
 
     If one of them is not there, nothing is deleted.
     """
-    from weft.storage.families import family
-    from weft.storage.filters import parse
-
     if not ids and where is None:
         raise invalid("IDS", "weft delete", "at least one id, or --filter", ids)
-    with open_index(index) as opened:
+    with TextIndex.open(index) as opened:
         doomed: dict[str, None] = {}
         for name in ids or ():
-            members = family(opened, name)
+            members = opened.family(name)
             if not members:
                 raise DataError(f"no document {name!r} in {index}: nothing was deleted")
-            doomed.update((member.id, None) for member in members)
+            doomed.update(dict.fromkeys(member.id for member in members))
         if where is not None:
-            for segment, ordinals in opened.catalogue.select(*parse(where).to_sql()).items():
-                doomed.update((name, None) for name in opened.catalogue.ids(segment, ordinals))
-        count = len(doomed) if dry_run else opened.delete(list(doomed))
+            doomed.update(dict.fromkeys(opened.matching(where)))
+        count = len(doomed) if dry_run else opened.index.delete(list(doomed))
     if as_json:
         typer.echo(json.dumps({"deleted": count, "ids": list(doomed), "dry_run": dry_run}, ensure_ascii=False))
         return

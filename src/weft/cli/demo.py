@@ -14,7 +14,7 @@ import typer
 
 from weft.cli.opening import Model
 from weft.errors import CheckpointError, IndexFormatError, IndexStateError
-from weft.text_index import TextIndex, open_index
+from weft.text_index import TextIndex, is_taken
 from weft.types import Document
 
 if TYPE_CHECKING:
@@ -66,19 +66,25 @@ def demo(
 
 def _opened(path: Path, model: str | None, collection: Collection) -> TextIndex:
     """Open the demo's index, or make it; one of another model is made anew, one of other documents refused."""
-    there = path.exists() and not (path.is_dir() and not any(path.iterdir()))
-    if there:
-        with open_index(path) as found:
+    if is_taken(path):
+        with TextIndex.open(path) as found:
             ours = sum(document.id in found for document in collection.documents)
             if ours != len(found):
                 raise IndexStateError(f"{path} holds other documents: give the demo a place of its own")
+        try:
+            return _with_encoder(TextIndex.open(path, model=model))
+        except (IndexFormatError, CheckpointError):
+            shutil.rmtree(path)
+    return TextIndex.open(path, create=True, model=model)
+
+
+def _with_encoder(texts: TextIndex) -> TextIndex:
     try:
-        return TextIndex.open(path, create=True, model=model)
-    except (IndexFormatError, CheckpointError):
-        if not there:
-            raise
-        shutil.rmtree(path)
-        return TextIndex.open(path, create=True, model=model)
+        _ = texts.encoder
+    except BaseException:
+        texts.close()
+        raise
+    return texts
 
 
 def _document(given: BeirDocument) -> Document:
@@ -86,14 +92,13 @@ def _document(given: BeirDocument) -> Document:
 
 
 def _show(texts: TextIndex, query: str, out: Console) -> None:
-    from weft.cli.answers import Session, Settings, print_answer
+    from weft.cli.answers import Settings, print_answer
 
     settings = Settings(2, "sum-of-max", None, False, None, None)
-    session = Session(texts.index, texts.encoder, texts.searcher)
     out.print(query, style="bold underline")
-    with texts.index.view():
-        (answer,) = session.answers([query], settings)
-        print_answer(session, answer, settings, out)
+    with texts.view():
+        (answer,) = texts.answers([query], settings.k, **settings.searched)
+        print_answer(texts, answer, settings, out)
     out.print()
 
 
@@ -110,9 +115,9 @@ def _measured(texts: TextIndex, collection: Collection) -> Table:
     numbers = {document.id: number for number, document in enumerate(collection.documents)}
     kinds = {row["_id"]: row["metadata"]["kind"] for row in objects(DEMO / "queries.jsonl")}
     ways: dict[str, Callable[[str], Ranking]] = {
-        "token vectors": lambda text: texts.searcher.search([text], hits=False)[0].ranking,
+        "token vectors": lambda text: texts.answers([text], hits=False)[0].ranking,
         "BM25 (FTS5)": lambda text: search_lexical(texts.index, text),
-        "hybrid": lambda text: texts.searcher.search([text], hybrid="rrf", hits=False)[0].ranking,
+        "hybrid": lambda text: texts.answers([text], hybrid="rrf", hits=False)[0].ranking,
     }
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="dim")  # fits 80 columns
     table.add_column("nDCG@10", no_wrap=True)

@@ -102,6 +102,7 @@ def evaluate(
     """
     from weft.evaluation.benchmark import Cut, measure_all
     from weft.evaluation.measures import MEASURES, parse_measure
+    from weft.text_index import is_index
 
     named = () if measures is None else tuple(name.strip() for name in measures.split(",") if name.strip())
     for name in named:
@@ -113,7 +114,7 @@ def evaluate(
     if run is not None:
         results, judged = _of_run(run, qrels, named or MEASURES)
         _add(results, bases, judged)
-    elif target is not None and _is_index(target):
+    elif target is not None and is_index(target):
         results, judged = _of_index(Path(target), queries, qrels, named or MEASURES, models, save_run)
         _add(results, bases, judged)
     else:
@@ -140,10 +141,6 @@ def evaluate(
 # -- what is measured ----------------------------------------------------------------------------------
 
 
-def _is_index(target: str) -> bool:
-    return (Path(target) / "catalogue.sqlite").is_file()
-
-
 def _of_run(run: Path, qrels: Path | None, measures: Sequence[str]) -> tuple[Results, Qrels]:
     from weft.evaluation.benchmark import Results
     from weft.evaluation.measures import evaluate as measure
@@ -167,22 +164,22 @@ def _of_index(
     from weft.evaluation.measures import evaluate as measure
     from weft.evaluation.runs import read_qrels, write_run
     from weft.sources.queries import read_query_file
-    from weft.text_index import encoder_of, open_index
+    from weft.text_index import TextIndex
 
     if queries is None or qrels is None:
         raise DataError("an index needs --queries FILE and --qrels FILE")
     asked = {query.id: query.text for query in read_query_file(queries)}
     results = Results(tuple(measures))
-    with open_index(path) as opened:
-        judged = Parents(opened).known(read_qrels(qrels))
+    with TextIndex.open(path, model=models.late[0] if models.late else None) as opened:
+        judged = Parents(opened.index).known(read_qrels(qrels))
         wanted = {name: text for name, text in asked.items() if name in judged}
         if not wanted:
             raise DataError(f"{queries} and {qrels} have no query in common")
         judged = {name: judged[name] for name in wanted}
-        encoder = encoder_of(opened, models.late[0] if models.late else None)
         results.sizes[path.name] = len(opened), len(wanted)
-        for alignment in models.alignments or (opened.alignment,):
-            run = search_index(opened, encoder, wanted, alignment, depth=depth_of(measures), threads=models.threads)
+        options = {"depth": depth_of(measures), "threads": models.threads}
+        for alignment in models.alignments or (opened.index.alignment,):
+            run = search_index(opened.index, opened.encoder, wanted, alignment, **options)
             results.scores[path.name, alignment] = measure(run, judged, measures)
             if save is not None:
                 save.mkdir(parents=True, exist_ok=True)

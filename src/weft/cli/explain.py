@@ -45,5 +45,5 @@ def explain(
     settings = Settings(k, alignment, filter_, exact, beta_q, None)
     settings.check()
     with TextIndex.open(index, model=model) as opened:
-        found = opened.explain(query, k, id=doc, alignment=alignment, filter=filter_, **settings.options)
+        found = opened.explain(query, k, id=doc, alignment=alignment, **settings.explained)
     show_explanations(found, html, json_, pairs)

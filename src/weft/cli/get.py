@@ -9,7 +9,8 @@ import typer
 
 from weft.cli.opening import IndexPath, Json
 from weft.errors import DataError
-from weft.text_index import open_index, own_metadata
+from weft.ingest import own_metadata
+from weft.text_index import TextIndex
 
 
 def get(
@@ -18,10 +19,8 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print documents: text and metadata. Of a document that was split, all passages in order."""
-    from weft.storage.families import family
-
-    with open_index(index) as opened:
-        found = {name: family(opened, name) for name in ids}
+    with TextIndex.open(index) as opened:
+        found = {name: opened.family(name) for name in ids}
     for documents in found.values():
         for document in documents:
             if as_json:

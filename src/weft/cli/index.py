@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.opening import InterruptedRunError, Json, Model, stdin_of_texts
-from weft.errors import DataError, IndexFormatError, invalid
-from weft.text_index import encoder_of, model_reference, open_index
+from weft.errors import DataError, IndexFormatError
+from weft.text_index import TextIndex, is_taken
 
 if TYPE_CHECKING:
-    from weft.encoders import Encoder
     from weft.ingest import Summary
-    from weft.search import Index
     from weft.sources.find import Skipped
 
 _LISTED = 10
@@ -62,7 +60,7 @@ def index(
 
     Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way.
     """
-    from weft.ingest import Summary, update
+    from weft.ingest import Summary
     from weft.sources.files import read_sources
     from weft.sources.find import STDIN, Selection, Skipped, find, name_of
     from weft.sources.records import Fields
@@ -73,14 +71,12 @@ def index(
     found = find(paths, selection, summary.skipped.append)
     if not found:
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
-    opened, encoder, fresh = _open(output, model, bits, beta_d)
+    opened, fresh = _open(output, model, bits, beta_d)
     with opened:
         stdin = stdin_of_texts() if any(file.name == STDIN for file in found) else None
         sources = read_sources(found, fields, summary.skipped.append, stdin=stdin, largest=max_size * 2**20)
         try:
-            update(
-                opened,
-                encoder,
+            opened.add_sources(
                 sources,
                 roots=[path if path == STDIN else name_of(Path(path)) for path in paths] if sync else None,
                 split=split,
@@ -109,43 +105,23 @@ def index(
         raise typer.Exit(1)  # a file that was asked for by name is not in the index
 
 
-def _open(output: Path, model: str | None, bits: int | None, beta_d: float | None) -> tuple[Index, Encoder, bool]:
-    """Open the index or make it; return it, locked, with its encoder and whether it is new."""
-    from weft.encoders import Encoder
-    from weft.search import Index
-
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        opened = open_index(output)
-        try:
-            opened.lock()
-            for option, asked, stored in (("--bits", bits, opened.bits), ("--beta-d", beta_d, opened.beta_d)):
-                if asked is not None and asked != stored:
-                    raise IndexFormatError(f"{output} was made with {option} {stored}, not {asked}: that cannot change")
-            encoder = encoder_of(opened, model)
-            if model:
-                opened.remember_model(model_reference(model))
-        except BaseException:
-            opened.close()
-            raise
-        return opened, encoder, False
-    encoder = Encoder.load(model)
-    if beta_d is not None and not encoder.has_salience:
-        raise invalid("--beta-d", "weft index", f"left out: {encoder.name} has no saliences", beta_d)
-    opened = Index.create(
-        output,
-        encoder.dim,
-        encoder_fingerprint=encoder.fingerprint,
-        bits=8 if bits is None else bits,
-        beta_d=beta_d,
-        salience_weighs=encoder.salience_weighs,
-        model=model_reference(model),
+def _open(output: Path, model: str | None, bits: int | None, beta_d: float | None) -> tuple[TextIndex, bool]:
+    """Open the index or make it; return it, locked, and whether it is new."""
+    fresh = not is_taken(output)
+    opened = TextIndex.open(
+        output, create=True, model=model, bits=8 if bits is None else bits, beta_d=beta_d, lock=True
     )
     try:
-        opened.lock()
+        stored = opened.index
+        for option, asked, made in (("--bits", bits, stored.bits), ("--beta-d", beta_d, stored.beta_d)):
+            if asked is not None and asked != made:
+                raise IndexFormatError(f"{output} was made with {option} {made}, not {asked}: that cannot change")
+        if model:
+            opened.remember_model(model)
     except BaseException:
         opened.close()
         raise
-    return opened, encoder, True
+    return opened, fresh
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:

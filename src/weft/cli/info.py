@@ -8,12 +8,12 @@ from typing import Any
 import typer
 
 from weft.cli.opening import IndexPath, Json
-from weft.text_index import open_index
+from weft.text_index import TextIndex
 
 
 def info(index: IndexPath, as_json: Json = False) -> None:
     """Print the sizes and settings of INDEX."""
-    with open_index(index) as opened:
+    with TextIndex.open(index) as opened:
         found = opened.info()
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))

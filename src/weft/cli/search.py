@@ -16,14 +16,12 @@ from weft.cli.answers import (
     FusionOption,
     Hybrid,
     QueryFile,
-    Session,
     Settings,
     Tag,
     Top,
     Trec,
     Tsv,
     as_json,
-    begin,
     check_one_format,
     console,
     print_answer,
@@ -32,7 +30,7 @@ from weft.cli.answers import (
 )
 from weft.cli.opening import IndexPath, Json, Model
 from weft.errors import DataError, WeftError
-from weft.text_index import open_index
+from weft.text_index import TextIndex
 
 if TYPE_CHECKING:
     from weft.search import Answer
@@ -72,37 +70,36 @@ def search(
     query = None if query is None else readable(query, "query")
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None)
     settings.check()
-    with open_index(index) as opened:
+    with TextIndex.open(index, model=model) as opened:
         asked = [] if queries is None else read_query_file(queries, sys.stdin)
         if query is not None:
             asked = [Query("1", query)]
         interactive = not asked
         if interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise DataError("no query: give one, or --queries FILE (- for stdin)")
-        session = begin(opened, model)
         if interactive:
-            _prompt(session, settings)
+            _prompt(opened, settings)
             return
         many = queries is not None
         for start in range(0, len(asked), _AT_ONCE):
             part = asked[start : start + _AT_ONCE]
             with opened.view():
-                answers = session.answers([q.text for q in part], settings)
+                answers = opened.answers([q.text for q in part], k, **settings.searched)
                 for one, answer in zip(part, answers, strict=True):
                     if json_:
-                        typer.echo(as_json(session, answer, settings, one.id))
+                        typer.echo(as_json(opened, answer, settings, one.id))
                     elif tsv or trec:
                         print_run(answer.ranking, one.id, tag if trec else None)
                     else:
                         out = console()
                         if many:
                             out.print(f"{one.id}  {one.text}", style="bold underline")
-                        print_answer(session, answer, settings, out)
+                        print_answer(opened, answer, settings, out)
                         if many:
                             out.print()
 
 
-def _prompt(session: Session, settings: Settings) -> None:
+def _prompt(texts: TextIndex, settings: Settings) -> None:
     """Ask until the end of input; an error is said in a line, and the next question is welcome."""
     from contextlib import suppress
 
@@ -111,8 +108,8 @@ def _prompt(session: Session, settings: Settings) -> None:
     with suppress(ImportError):
         import readline  # noqa: F401 (arrow keys and history for input())
     out = console()
-    documents = len(session.index)
-    out.print(f"{documents:,} documents. {_HELP}", style="dim")
+    _ = texts.encoder  # loaded now: the first answer is not to wait for it
+    out.print(f"{len(texts):,} documents. {_HELP}", style="dim")
     last: Answer | None = None
     while True:
         try:
@@ -131,15 +128,16 @@ def _prompt(session: Session, settings: Settings) -> None:
         if not text:
             continue
         try:
-            with session.index.view():
+            with texts.view():
                 if text.isdecimal() and last is not None and 1 <= int(text) <= len(last.ranking):
                     name = last.ranking.ids[int(text) - 1]
-                    found = session.explained(last, settings, name, int(text)) if name in session.index else None
+                    rank = int(text)
+                    found = texts.explain_answer(last, name, rank, **settings.explained) if name in texts else None
                     if found is None:
                         raise DataError(f"{name} has no score by token vectors any more")
                     print_explanations(out, [found])
                     continue
-                (last,) = session.answers([text], settings)
-                print_answer(session, last, settings, out)
+                (last,) = texts.answers([text], settings.k, **settings.searched)
+                print_answer(texts, last, settings, out)
         except WeftError as error:
             typer.echo(f"weft: {' '.join(str(error).split())}", err=True)

@@ -1,10 +1,9 @@
-"""`Encoder`: text in, `TokenVectors` out, the same from either back end."""
+"""`Encoder`: text in, token vectors out, the same from either back end."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tqdm import tqdm
 
+from weft._renamed import Renamed
 from weft.alignment import Gate
 from weft.checks import check_count
 from weft.encoders.backend import DOCUMENT, QUERY, Backend, Batches, usable_cpus
+from weft.encoders.encoded import EncodedTexts, Truncation
 from weft.encoders.settings import Settings, Side
 from weft.encoders.tokenizing import Reader, Tokens
 from weft.errors import TruncatedError, invalid
-from weft.types import TokenVectors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,29 +29,6 @@ logger = logging.getLogger("weft.encoders")
 BACKENDS = ("auto", "light", "torch")
 TRUNCATIONS = ("warn", "error", "ignore")
 _READ_AT_ONCE = 1024  # the tokenizer's own objects are large: keep few of them
-
-
-@dataclass(frozen=True, eq=False)
-class Truncation:
-    """Which texts of a call are longer than the model reads, and by how many tokens.
-
-    `texts` (n,): their positions in the call; `tokens` (n,): how many tokens of each are cut off; `length`: the limit.
-    """
-
-    texts: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    length: int
-    of: int
-    kind: str
-
-    def __bool__(self) -> bool:
-        return len(self.texts) > 0
-
-    def __str__(self) -> str:
-        return (
-            f"{len(self.texts):,} of {self.of:,} {self.kind} are longer than {self.length} tokens: "
-            f"{int(self.tokens.sum()):,} tokens were cut off"
-        )
 
 
 class Encoder:
@@ -161,6 +138,8 @@ class Encoder:
     def salience_weighs(self) -> bool:
         return self.settings.salience_weighs
 
+    weights = Renamed("salience_weighs")
+
     @cached_property
     def fingerprint(self) -> str:
         """Names the vector space: a hash of the vocabulary, the prefixes and the weights.
@@ -185,7 +164,7 @@ class Encoder:
         dtype: DTypeLike = np.float32,
         truncation: str = "warn",
         salience: bool | None = None,
-    ) -> TokenVectors:
+    ) -> EncodedTexts:
         """Encode queries; the parameters are those of `encode_document`."""
         return self._encode(texts, QUERY, batch_size, threads, progress, dtype, truncation, salience)
 
@@ -199,7 +178,7 @@ class Encoder:
         dtype: DTypeLike = np.float32,
         truncation: str = "warn",
         salience: bool | None = None,
-    ) -> TokenVectors:
+    ) -> EncodedTexts:
         """Encode documents.
 
         Parameters
@@ -216,17 +195,18 @@ class Encoder:
         dtype : dtype
             float32, or float16 for half the memory.
         truncation : str
-            What to do about texts that are longer than the model reads: ``"warn"`` logs one line for the call (the
-            record carries the `Truncation`), ``"error"`` raises `weft.errors.TruncatedError` before anything is
-            encoded, ``"ignore"`` cuts silently.
+            What to do about texts that are longer than the model reads, beside returning which they are: ``"warn"``
+            logs one line for the call, ``"error"`` raises `weft.errors.TruncatedError` before anything is encoded,
+            ``"ignore"`` only cuts.
         salience : bool, optional
             Whether texts come with their saliences; by default where those weigh scores (`salience_weighs`). A model
             without saliences gives none.
 
         Returns
         -------
-        TokenVectors
-            One text for each input, in order, with token ids, spans and, where wanted, saliences.
+        EncodedTexts
+            `TokenVectors` with one text for each input, in order, with token ids, spans and, where wanted, saliences;
+            `truncation` tells which texts were cut, and by how much.
         """
         return self._encode(texts, DOCUMENT, batch_size, threads, progress, dtype, truncation, salience)
 
@@ -262,7 +242,7 @@ class Encoder:
         dtype: DTypeLike,
         truncation: str,
         salience: bool | None,
-    ) -> TokenVectors:
+    ) -> EncodedTexts:
         owner = f"encode_{task}"
         listed = _texts(texts, owner)
         check_count(batch_size, "batch_size", owner)
@@ -277,9 +257,17 @@ class Encoder:
             raise invalid("truncation", owner, f"one of {TRUNCATIONS}", truncation)
         reader = self._readers[task]
         tokens = [t for part in _parts(listed) for t in reader.read(part, threads)]
-        _report(_truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task), truncation)
-        found = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
-        return found if (self.salience_weighs if salience is None else salience) else found.without_salience()
+        cut = _truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task)
+        _report(cut, truncation)
+        values, offsets, u = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
+        return EncodedTexts(
+            values,
+            offsets,
+            np.concatenate([np.zeros(0, np.int32)] + [t.ids[t.scored] for t in tokens]),
+            u if (self.salience_weighs if salience is None else salience) else None,
+            np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
+            cut,
+        )
 
     def _forward(
         self,
@@ -289,8 +277,8 @@ class Encoder:
         threads: int,
         progress: bool | None,
         dtype: np.dtype[Any],
-    ) -> TokenVectors:
-        """Run the texts, longest first, and write each one's scored vectors to its place."""
+    ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32] | None]:
+        """Run the texts, longest first, and write each one's scored vectors to its place; offsets and saliences too."""
         side = self._readers[task].side
         # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
         gate = None if side.gate is None else Gate.parse(side.gate if self.salience_weighs else "relu")
@@ -316,14 +304,7 @@ class Encoder:
                     if salience is not None and u is not None:
                         salience[offsets[i] : offsets[i + 1]] = u[row, : len(scored)][scored]
                 bar.update(len(group))
-        nothing = [np.zeros(0, np.int32)]
-        return TokenVectors(
-            values,
-            offsets,
-            np.concatenate(nothing + [t.ids[t.scored] for t in tokens]),
-            salience,
-            np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
-        )
+        return values, offsets, salience
 
 
 def gated(gate: Gate, scores: NDArray[np.float32], counted: Sequence[NDArray[np.bool_]]) -> NDArray[np.float32]:
@@ -361,4 +342,4 @@ def _report(found: Truncation, how: str) -> None:
         return
     if how == "error":
         raise TruncatedError(f"{found} (the first is text {found.texts[0]}; split_passages keeps them)")
-    logger.warning("%s", found, extra={"truncation": found})
+    logger.warning("%s", found)

@@ -103,5 +103,13 @@ def locate(
     return download(text, revision, cache_folder, local_files_only, with_code), text
 
 
+def model_reference(model: str | None) -> str:
+    """Return what to remember of a model: a folder's full path, a name as it is, "" for the bundled one."""
+    if not model:
+        return ""
+    folder = Path(model).expanduser()
+    return os.path.abspath(folder) if folder.is_dir() else model
+
+
 def _may_be_hub_name(text: str) -> bool:
     return bool(text) and not text.startswith((".", "/", "~", os.sep)) and text.count("/") <= 1 and "\\" not in text

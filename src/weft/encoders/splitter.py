@@ -15,10 +15,7 @@ import numpy as np
 from weft.checks import check_count
 from weft.encoders.encoder import Encoder
 from weft.errors import invalid
-from weft.types import Document
-
-SEPARATOR = "#"
-"""Between a document's id and the number of the passage: ``report#3``."""
+from weft.types import PASSAGE_SEPARATOR, Document
 
 # Where a text may be cut, the best kinds first: each match ends where the next passage may begin.
 _CUTS = (
@@ -79,10 +76,14 @@ def split_document(
     Passage n of the document ``report`` is a `Document` with the id ``report#n``, the text of the passage, and the
     document's metadata with ``parent`` (the document's id), ``start`` and ``stop`` (characters of its text) added.
     """
-    passages = split_text(document.text, encoder, length=length, overlap=overlap)
+    return as_documents(document, split_text(document.text, encoder, length=length, overlap=overlap))
+
+
+def as_documents(document: Document, passages: Iterable[Passage]) -> list[Document]:
+    """Return passages of a document as documents: see `split_document`."""
     return [
         Document(
-            f"{document.id}{SEPARATOR}{number}",
+            f"{document.id}{PASSAGE_SEPARATOR}{number}",
             document.text[passage.start : passage.stop],
             {**document.metadata, "parent": document.id, "start": passage.start, "stop": passage.stop},
         )
@@ -106,7 +107,7 @@ def parent_id(passage_id: str) -> str:
     >>> parent_id("report#2024#3")
     'report#2024'
     """
-    parent, separator, number = passage_id.rpartition(SEPARATOR)
+    parent, separator, number = passage_id.rpartition(PASSAGE_SEPARATOR)
     return parent if separator and number.isdigit() else passage_id
 
 

@@ -17,7 +17,7 @@ from weft.search import Index
 from weft.search.searcher import QueryEncoder
 from weft.sources.beir import lines
 from weft.storage.families import family
-from weft.types import TokenVectors
+from weft.types import PASSAGE_SEPARATOR, TokenVectors
 
 CANDIDATES = 100
 """Documents of each query that are ranked anew: as many as a search refines under an alignment."""
@@ -33,7 +33,7 @@ class Parents:
 
     def of(self, id: str) -> str:  # noqa: A002
         """Return the document that a passage is of, or the id itself."""
-        if "#" not in id:
+        if PASSAGE_SEPARATOR not in id:
             return id
         if id not in self._known:
             document = self.index.get(id)
@@ -98,7 +98,8 @@ def search_index(
 
 
 def _has_passages(index: Index) -> bool:
-    return bool(index.catalogue.select("instr(id, '#') > 0 AND json_extract(metadata, '$.parent') IS NOT NULL", ()))
+    condition = "instr(id, ?) > 0 AND json_extract(metadata, '$.parent') IS NOT NULL"
+    return bool(index.catalogue.select(condition, (PASSAGE_SEPARATOR,)))
 
 
 # -- adaptation ----------------------------------------------------------------------------------------

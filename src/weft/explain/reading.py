@@ -63,7 +63,7 @@ def _found_again(
     else:  # which tokens were kept, and how salient they are, only the model tells
         from weft.storage.pruning import prune
 
-        again = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
+        again: TokenVectors = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
         again = again if beta_d is None else prune(again, beta_d)
         ids, spans, salience = again.token_ids, again.spans, again.salience
     if len(ids) != stored.n_tokens or (stored.token_ids is not None and not np.array_equal(ids, stored.token_ids)):

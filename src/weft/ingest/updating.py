@@ -8,9 +8,7 @@ not there, and comes again.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,17 +16,16 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from weft.encoders import Encoder, split_text
-from weft.encoders.splitter import SEPARATOR
+from weft.encoders import Encoder, Passage, split_text
+from weft.encoders.splitter import as_documents
 from weft.errors import DataError, MissingExtraError
+from weft.ingest.texts import MARK, note_of
 from weft.search import Index
 from weft.sources.files import Source, page_of
 from weft.sources.find import Skipped, is_under
 from weft.storage.families import family
 from weft.types import Document, TokenVectors
 
-MARK = "weft"
-"""The key of our own notes in a passage's metadata."""
 FIRST_PASSAGES = 32
 MOST_PASSAGES = 1024
 SECTION = 2**20
@@ -114,7 +111,7 @@ def update(
     run = _Run(index, encoder, made, split, length, threads)
     hidden = None if progress is None else not progress  # None: tqdm asks whether stderr is a terminal
     bar = tqdm(total=total, unit="B", unit_scale=True, disable=hidden, smoothing=0.1, desc="indexing", leave=False)
-    with bar, _counting_cuts(made):
+    with bar:
         for source in sources:
             run.take(source, bar)
         run.flush(bar)
@@ -137,6 +134,10 @@ class _Run:
     ) -> None:
         self.index, self.encoder, self.summary = index, encoder, summary
         self.split, self.length, self.threads = split, length, threads
+        # The index decides which saliences it keeps. Those that only rank tokens must not come to weigh in one that
+        # was made without saying so.
+        weighs_more = index.salience_weighs and not encoder.salience_weighs
+        self.salience = encoder.has_salience and (index.beta_d is not None or not weighs_more)
         self.seen: set[str] = set()
         self.pending: list[_Pending] = []
         self.waiting = 0  # passages in all that is pending
@@ -148,10 +149,10 @@ class _Run:
             self.summary.skipped.append(Skipped(source.origin, f"the id {source.id!r} occurs twice"))
             return
         self.seen.add(source.id)
-        old = [d for d in family(self.index, source.id) if source.id in (d.id, _note(d, "id"))]
+        old = [d for d in family(self.index, source.id) if source.id in (d.id, note_of(d, "id"))]
         digest = self._digest(source)
-        current = [d for d in old if _note(d, "hash") == digest and _note(d, "source") == source.origin]
-        if current and len(current) == _note(current[0], "of"):
+        current = [d for d in old if note_of(d, "hash") == digest and note_of(d, "source") == source.origin]
+        if current and len(current) == note_of(current[0], "of"):
             self.summary.unchanged += 1
             stale = {d.id for d in old} - {d.id for d in current}
             if stale:  # an update was interrupted between writing the new passages and removing the old
@@ -195,11 +196,16 @@ class _Run:
         parts = []
         for start in range(0, len(passages), _AT_ONCE):
             part = passages[start : start + _AT_ONCE]
-            texts = [passage.text for passage, _ in part]
-            options: dict[str, Any] = {"threads": self.threads, "progress": False, "dtype": np.float16}
-            if self.index.beta_d is not None:
-                options["salience"] = True
-            parts.append(self.encoder.encode_document(texts, **options))
+            found = self.encoder.encode_document(
+                [passage.text for passage, _ in part],
+                threads=self.threads,
+                progress=False,
+                dtype=np.float16,
+                truncation="ignore",
+                salience=self.salience,
+            )
+            self.summary.cut += len(found.truncation.texts)
+            parts.append(found)
             bar.update(sum(size for _, size in part))
         self.index.add([passage for passage, _ in passages], TokenVectors.concatenate(parts), flat=True)
         self.summary.passages += len(passages)
@@ -244,19 +250,12 @@ class _Run:
         longest, text = self.length or self.encoder.document_length, document.text
         if len(text) <= SECTION and self.encoder.count_tokens(text)[0] <= longest:
             return [document]
-        ranges = [
-            (start + passage.start, start + passage.stop)
+        passages = (
+            Passage(start + passage.start, start + passage.stop)
             for start, stop in _sections(text)
             for passage in split_text(text[start:stop], self.encoder, length=self.length)
-        ]
-        return [
-            Document(
-                f"{document.id}{SEPARATOR}{number}",
-                text[start:stop],
-                {**document.metadata, "parent": document.id, "start": start, "stop": stop},
-            )
-            for number, (start, stop) in enumerate(ranges)
-        ]
+        )
+        return as_documents(document, passages)
 
 
 def _sections(text: str) -> Iterator[tuple[int, int]]:
@@ -269,11 +268,6 @@ def _sections(text: str) -> Iterator[tuple[int, int]]:
         yield start, stop
         start = stop
     yield start, len(text)
-
-
-def _note(document: Document, key: str) -> Any:
-    note = document.metadata.get(MARK)
-    return note.get(key) if isinstance(note, dict) else None
 
 
 def _tidy(index: Index) -> None:
@@ -289,23 +283,3 @@ def _mostly_new(index: Index) -> bool:
         sizes = [(int(s.segment.offsets[-1]), s.segment.coded) for s in view.segments]
     flat = sum(size for size, coded in sizes if not coded)
     return len(sizes) > 1 and flat > sum(size for size, _ in sizes) // 4
-
-
-@contextmanager
-def _counting_cuts(summary: Summary) -> Iterator[None]:
-    """Count the texts that the encoder cut, instead of a warning for each batch."""
-    logger = logging.getLogger("weft.encoders")
-
-    def absorb(record: logging.LogRecord) -> bool:
-        found = getattr(record, "truncation", None)
-        if found is None:
-            return True
-        summary.cut += len(found.texts)
-        return False
-
-    taken: Callable[[logging.LogRecord], bool] = absorb
-    logger.addFilter(taken)
-    try:
-        yield
-    finally:
-        logger.removeFilter(taken)

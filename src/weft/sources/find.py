@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from weft.errors import DataError
+from weft.storage.catalogue import FILE
 
 STDIN = "-"
 BEIR = "beir"
@@ -150,7 +151,7 @@ def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
         folder = Path(here)
         try:
             status = folder.stat()
-            known = (status.st_dev, status.st_ino) in seen or (folder / "catalogue.sqlite").is_file()
+            known = (status.st_dev, status.st_ino) in seen or (folder / FILE).is_file()
         except OSError as error:  # it may be listed but not entered, or has just gone
             failed(error, folder)
             known = True

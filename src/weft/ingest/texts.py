@@ -1,0 +1,49 @@
+"""Texts of the caller's own, of no file, as sources; and weft's notes about documents."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from weft.errors import DataError, invalid
+from weft.sources.files import Source, content_hash
+from weft.types import Document
+
+MARK = "weft"
+"""The key of our own notes in a passage's metadata."""
+
+
+def text_source(given: Document | str) -> Source:
+    """Return a text as a source of no file, so that ``weft index --sync`` leaves it alone."""
+    named = given if isinstance(given, Document) else None
+    text = named.text if named else given
+    if not isinstance(text, str):
+        raise invalid("documents", "add", "texts or Documents", given)
+    if not text.strip():
+        raise DataError(f"nothing to add: the text{f' of {named.id!r}' if named and named.id else ''} is empty")
+    metadata = dict(named.metadata) if named else {}
+    digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
+    document = Document(named.id if named and named.id else f"text:{digest[:16]}", text, metadata)
+    return Source(document.id, "", digest, 0, partial(_same, document))
+
+
+def _same(document: Document) -> Document:
+    return document
+
+
+def note_of(document: Document, key: str) -> Any:
+    """Return one of our notes about a document, or None."""
+    notes = document.metadata.get(MARK)
+    return notes.get(key) if isinstance(notes, dict) else None
+
+
+def own_metadata(document: Document) -> dict[str, Any]:
+    """Return a document's metadata without our notes.
+
+    Examples
+    --------
+    >>> own_metadata(Document("a", "", {"year": 2024, "weft": {"source": "a.txt"}}))
+    {'year': 2024}
+    """
+    return {key: value for key, value in document.metadata.items() if key != MARK}
