@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+SHORT = 128
+"""A single text of at most this many tokens runs on one thread: more threads save little and need a second session."""
+
+
 def is_light_folder(folder: Path) -> bool:
     """Whether the folder holds the light form of a model."""
     return (folder / SETTINGS_FILE).is_file()
@@ -85,10 +89,10 @@ class LightBackend:
         return self.settings.fingerprint
 
     def run(self, batches: Batches, task: str, threads: int) -> Iterator[Output]:
-        """Yield the output of each batch: several texts at a time on `threads` threads, or one text on all of them."""
+        """Yield the output of each batch: several texts at a time on `threads` threads, or one long text on all."""
         if threads == 1 or len(batches) == 1:
-            session = self._session(threads)
             for batch in batches:
+                session = self._session(threads if batch.ids.size > SHORT else 1)
                 yield self._output(session, batch, task)
             return
         session = self._session(1)
