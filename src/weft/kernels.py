@@ -18,7 +18,7 @@ from weft.checks import check_count
 from weft.errors import UnsupportedCPUError, invalid
 from weft.types import Hits, TokenVectors
 
-__all__ = ["aligned_pairs", "score_ragged", "simd_level", "simd_levels"]
+__all__ = ["aligned_pairs", "knows", "score_ragged", "simd_level", "simd_levels"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -53,6 +53,17 @@ def simd_levels() -> tuple[str, ...]:
     'baseline'
     """
     return tuple(_native.simd_levels())
+
+
+def knows(alignment: Alignment) -> bool:
+    """Tell whether the kernels have an alignment; `weft.score` has all of them.
+
+    Examples
+    --------
+    >>> knows(Alignment.parse("top-k:2")), knows(Alignment.parse("da:1"))
+    (True, False)
+    """
+    return isinstance(alignment, SumOfMax | TopK | TopP)
 
 
 def score_ragged(

@@ -21,7 +21,6 @@ from weft.sources.records import Fields
 from weft.storage.catalogue import FILE
 from weft.storage.families import family
 from weft.storage.filters import Filter
-from weft.storage.filters import parse as parse_filter
 from weft.storage.store import ALIGNMENT
 from weft.types import Document
 
@@ -275,9 +274,7 @@ class TextIndex:
 
     def matching(self, filter: Filter | str) -> list[str]:  # noqa: A002
         """Return the ids of all documents that a filter lets through."""
-        with self.view():
-            places = self.index.catalogue.select(*parse_filter(filter).to_sql())
-            return [name for segment, rows in places.items() for name in self.index.catalogue.ids(segment, rows)]
+        return self.index.matching(filter)
 
     def search(self, query: str, k: int = 10, **options: Any) -> list[Match]:
         """Find the k most relevant documents; the options are those of `search_many`."""

@@ -335,6 +335,21 @@ class Hits:
         return Hits.trusted(**{name: value[keep] for name, value in vars(self).items() if value is not None})
 
 
+def contributions(pairs: Hits, z: float) -> NDArray[np.float64]:
+    """Return what each pair adds to a score, A_ij · S_ij / Z. A search's scores are float32 of their sums.
+
+    Examples
+    --------
+    >>> contributions(Hits([0, 1], [0, 0], [3, 5], [0.5, 0.25], [1.0, 2.0]), 2.0)
+    array([0.25, 0.25])
+    """
+    terms = pairs.similarity.astype(np.float64)
+    if pairs.weight is not None:
+        terms *= pairs.weight
+    z = float(np.float32(z))  # as a ranking keeps it
+    return terms / z if z != 0 else np.zeros_like(terms)
+
+
 @dataclass(frozen=True)
 class Document:
     """A text with the user's own id, stable for ever, and any JSON object as metadata."""
@@ -392,9 +407,7 @@ class Ranking:
         """Return what each pair of ``hits[rank]`` adds to the score, A_ij · S_ij / Z: they sum to ``scores[rank]``."""
         if self.hits is None or self.z is None:
             raise invalid("rank", "Ranking.contributions", "asked of a ranking with hits (search(hits=True))", rank)
-        pairs, z = self.hits[rank], float(self.z[rank])
-        terms = pairs.similarity.astype(np.float64) * (1.0 if pairs.weight is None else pairs.weight)
-        return terms / z if z != 0 else np.zeros_like(terms)
+        return contributions(self.hits[rank], float(self.z[rank]))
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
-from weft.search.coded import CELLS, CENTROIDS, REFINE
-from weft.storage import codec
+from weft.storage.codecs import CODECS
+from weft.storage.codecs import clustering as codec
 from weft.storage.arrays import Arrays
-from weft.storage.segment import Segment, write_segment
+from weft.storage.segments.coded import CELLS, CENTROIDS, REFINE, CodedSegment
+from weft.storage.segments.pieces import Given
+from weft.storage.segments.writing import write_segment
 from weft.types import TokenVectors
 
 
@@ -24,10 +26,8 @@ def segment(tmp_path_factory):
     values = rng.standard_normal((52_000, 8)).astype(np.float32)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     path = tmp_path_factory.mktemp("segment") / "a.seg"
-    write_segment(path, TokenVectors(values, np.arange(0, 52_001, 13)))  # 4,000 documents of 13 tokens
-    opened = Segment(path)
-    yield opened
-    opened.close()
+    write_segment(path, [Given(TokenVectors(values, np.arange(0, 52_001, 13)))], CODECS[8])  # 4,000 documents of 13
+    return CodedSegment.open(path)
 
 
 def test_the_walk_reads_the_lists_of_what_the_engine_finds(segment):
@@ -61,10 +61,3 @@ def test_stages_of_a_search(segment):
     assert counts["integer scores"] == 3 * (2 * REFINE * 13 * dim + REFINE * 13)
     brute = 3 * (2 * 52_000 * 8 + 52_000 + 4000)
     assert sum(counts.values()) < brute
-
-
-def test_a_flat_segment_is_scored_whole(tmp_path):
-    write_segment(tmp_path / "b.seg", TokenVectors.from_list([np.ones((3, 4)), np.ones((2, 4))]))
-    opened = Segment(tmp_path / "b.seg")
-    assert SearchCounter(opened).count(np.ones((2, 4), np.float32), 10) == {"all documents": 2 * (2 * 5 * 4 + 5 + 2)}
-    opened.close()

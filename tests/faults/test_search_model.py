@@ -5,7 +5,7 @@ import pytest
 
 from weft import Document, TokenVectors
 from weft.search import Index
-from weft.storage import segment
+from weft.storage import merger
 from weft.storage.check import check
 
 DIM = 6
@@ -87,7 +87,7 @@ def test_every_answer_equals_brute_force(tmp_path, monkeypatch, seed):
 
 def test_the_same_with_coded_segments(tmp_path, monkeypatch):
     """Codes round: scores are compared within the rounding, and every document must be findable."""
-    monkeypatch.setattr(segment, "CODED_TOKENS", 200)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 200)
     monkeypatch.setattr("os.fsync", lambda handle: None)
     rng = np.random.default_rng(7)
     documents = {}

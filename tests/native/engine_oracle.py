@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft import _native, simd_level
-from weft.storage import codec, residual
+from weft.storage.codecs import clustering as codec
+from weft.storage.codecs import residual
 
 NORM = 290.0
 KINDS = ("normal", "long", "short", "spike", "zero")
@@ -168,14 +169,15 @@ def integer_scores(made: Problem, q) -> np.ndarray:
     return np.array(scores).astype(np.float32)
 
 
+def exact_similarities(made: Problem, q, document: int) -> np.ndarray:
+    """(tokens of the document, n)"""
+    rows = documents(made)[document]
+    return ((rows - 128.0) / np.float64(np.float32(made.scale))) @ q.astype(np.float64).T
+
+
 def exact_scores(made: Problem, q) -> np.ndarray:
-    x = q.astype(np.float64)
-    return np.array(
-        [
-            float((((rows - 128.0) / np.float64(np.float32(made.scale))) @ x.T).max(axis=0).sum()) if len(rows) else 0.0
-            for rows in documents(made)
-        ]
-    )
+    found = [exact_similarities(made, q, d) for d in range(len(made.offsets) - 1)]
+    return np.array([float(s.max(axis=0).sum()) if len(s) else 0.0 for s in found])
 
 
 def reach(values, wanted) -> int:

@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import Document, TokenVectors
 from weft.search import Index
-from weft.storage import segment
+from weft.storage import merger
 from weft.storage.arrays import Arrays, write_arrays
 from weft.storage.check import check
 
@@ -40,7 +40,7 @@ def corpus():
 def index(corpus, tmp_path_factory):
     """400 documents, coded although they are few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "CODED_TOKENS", 1000)
+        patch.setattr(merger, "CODED_TOKENS", 1000)
         with Index.create(tmp_path_factory.mktemp("coded") / "c.weft", DIM) as made:
             documents = [Document(f"d{i}", metadata={"n": i, "rare": i % 100 == 7}) for i in range(N)]
             made.add(documents, TokenVectors.from_list(corpus[0]))
@@ -127,7 +127,7 @@ def test_xtr_from_probed_documents_is_near(index, corpus):
 
 
 def test_deletes_updates_and_compaction(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     documents = TokenVectors.from_list(corpus[0])
     with Index.create(tmp_path / "c.weft", DIM) as index:
         index.add([f"d{i}" for i in range(N)], documents)
@@ -149,10 +149,11 @@ def test_deletes_updates_and_compaction(corpus, tmp_path, monkeypatch):
 
 def test_coding_a_decoded_vector_again_changes_nothing(index):
     """Compaction after compaction must not wear the vectors away."""
-    from weft.storage import codec
+    from weft.storage.codecs import clustering as codec
+    from weft.storage.segments.writing import ROTATION_SEED
 
     values = stored(index).values
-    rotated = values @ codec.rotation(DIM, segment.ROTATION_SEED)
+    rotated = values @ codec.rotation(DIM, ROTATION_SEED)
     (live,) = index.view().__enter__().segments
     scale = live.segment._arrays.info["scale"]
     again = codec.encode(rotated, scale)
@@ -160,7 +161,7 @@ def test_coding_a_decoded_vector_again_changes_nothing(index):
 
 
 def test_compaction_of_coded_segments_keeps_most_codes(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     with Index.create(tmp_path / "c.weft", DIM) as index:
         index.add([f"d{i}" for i in range(300)], TokenVectors.from_list(corpus[0][:300]))
         before = index.vectors("d7").values
@@ -171,7 +172,7 @@ def test_compaction_of_coded_segments_keeps_most_codes(corpus, tmp_path, monkeyp
 
 
 def test_a_build_is_coded_once(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     monkeypatch.setattr("weft.storage.building.FIRST_TOKENS", 1500)
     with Index.create(tmp_path / "b.weft", DIM) as built, Index.create(tmp_path / "a.weft", DIM) as added:
         built.build(((f"d{i}", x) for i, x in enumerate(corpus[0])), progress=False)
@@ -180,7 +181,7 @@ def test_a_build_is_coded_once(corpus, tmp_path, monkeypatch):
 
 
 def test_salience_weighs_the_result(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     rng = np.random.default_rng(9)
     saliences = [rng.random(len(d)).astype(np.float32) for d in corpus[0]]
     documents = TokenVectors.from_list(corpus[0], salience=saliences)
@@ -199,7 +200,7 @@ def read_all(index, query):
 
 
 def test_damage_in_the_codes_is_never_answered_from(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     with Index.create(tmp_path / "d.weft", DIM) as index:
         index.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
     (file,) = (tmp_path / "d.weft" / "segments").iterdir()
@@ -214,7 +215,7 @@ def test_damage_in_the_codes_is_never_answered_from(corpus, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(("bits", "least"), [(8, 0.97), (4, 0.9), (2, 0.7)])
 def test_fewer_bits_are_smaller_and_rougher(corpus, tmp_path, monkeypatch, bits, least):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     with Index.create(tmp_path / "b.weft", DIM, bits=bits) as index:
         index.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
         assert index.info()["bits"] == bits
@@ -238,7 +239,7 @@ def without(path, *names):
 
 @pytest.mark.parametrize("missing", [["sketches", "codebooks"], ["spread"], ["spread", "sketches", "codebooks"]])
 def test_segments_without_sketches_or_spread(corpus, tmp_path, monkeypatch, missing):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     documents = TokenVectors.from_list(corpus[0])
     with Index.create(tmp_path / "o.weft", DIM) as index:
         index.add([Document(f"d{i}", metadata={"n": i}) for i in range(N)], documents)
@@ -263,7 +264,7 @@ def test_segments_without_sketches_or_spread(corpus, tmp_path, monkeypatch, miss
 
 
 def test_only_eight_bits_have_sketches(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     for bits in (8, 4, 2):
         with Index.create(tmp_path / f"{bits}.weft", DIM, bits=bits) as index:
             index.add([f"d{i}" for i in range(N)], TokenVectors.from_list(corpus[0]))
@@ -303,7 +304,7 @@ def test_a_remembered_filter_sees_every_write(tmp_path):
 
 def test_several_segments_with_deletes_and_filters(corpus, tmp_path, monkeypatch):
     """Coded segments beside each other and a flat one; what is found is what is allowed, best first."""
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     with Index.create(tmp_path / "m.weft", DIM) as index:
         for first, last in ((0, 180), (180, 380), (380, N)):
             made = [Document(f"d{i}", metadata={"odd": bool(i % 2)}) for i in range(first, last)]

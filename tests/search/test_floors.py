@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import weft
 from weft import Document, TokenVectors
 from weft.search import Index
-from weft.search.floors import Top, kth_similarity
-from weft.storage import sample, segment
+from weft.storage.segments.tops import Top, kth_similarity
+from weft.storage import merger
+from weft.storage.segments import sample
 
 DIM, N = 16, 300
 WIDE = {"n_probe": 200, "k_prime": 10**6, "refine": N}
@@ -34,7 +35,7 @@ def corpus():
 def index(corpus, tmp_path_factory):
     """A coded segment of 250 documents and a flat one of 50."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "CODED_TOKENS", 1000)
+        patch.setattr(merger, "CODED_TOKENS", 1000)
         with Index.create(tmp_path_factory.mktemp("floors") / "f.weft", DIM) as made:
             named = [Document(f"d{i}", metadata={"n": i}) for i in range(N)]
             vectors = TokenVectors.from_list(corpus[0])
@@ -120,10 +121,10 @@ def test_a_part_of_the_tokens_is_enough(index, corpus, monkeypatch):
 
 def test_with_a_part_of_the_tokens_searches_find_the_same(corpus, tmp_path, monkeypatch):
     """Coded and flat segments, filters: nearly the same ten best; where few sampled tokens would decide, all do."""
-    monkeypatch.setattr(segment, "CODED_TOKENS", 1000)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
     monkeypatch.setattr(sample, "TOKENS", 600)
     used = []
-    monkeypatch.setattr("weft.search.index.kth_similarity", lambda *a: used.append(a) or kth_similarity(*a))
+    monkeypatch.setattr("weft.search.merged.kth_similarity", lambda *a: used.append(a) or kth_similarity(*a))
     with Index.create(tmp_path / "s.weft", DIM) as made:
         named = [Document(f"d{i}", metadata={"n": i}) for i in range(N)]
         vectors = TokenVectors.from_list(corpus[0])

@@ -10,7 +10,7 @@ import weft
 from strategies import problems
 from weft import Alignment, Document, TokenVectors
 from weft.search import Index
-from weft.storage import segment
+from weft.storage import merger
 
 # Every alignment that a search takes ("attention" needs a matrix, "xtr-in-batch" is for training).
 ALIGNMENTS = [
@@ -76,7 +76,7 @@ def test_in_coded_segments(alignment, bits, tmp_path, monkeypatch):
     D = [rng.standard_normal((int(rng.integers(0, 20)), 8)).astype(np.float32) for _ in range(60)]
     ids = [rng.integers(0, 9, len(d)) for d in D]
     salience = [rng.random(len(d)).astype(np.float32) for d in D]
-    monkeypatch.setattr(segment, "CODED_TOKENS", 200)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 200)
     with Index.create(tmp_path / "c", 8, bits=bits) as index:
         named = [Document(f"d{i}", "", {"n": i}) for i in range(60)]
         index.add(named[:50], TokenVectors.from_list(D[:50], ids[:50], salience[:50]))

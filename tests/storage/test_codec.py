@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.storage import codec, residual
+from weft.storage.codecs import clustering as codec
+from weft.storage.codecs import residual
 
 BITS = pytest.mark.parametrize("bits", [4, 2])
 
@@ -50,7 +51,9 @@ def test_lists_name_the_documents_with_a_token(seed, n_documents, n_centroids):
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n_documents))]).astype(np.int64)
     assigned = rng.integers(0, n_centroids, offsets[-1]).astype(np.int32)
-    starts, lists = codec.list_documents(assigned, offsets, n_centroids)
+    starts, lists = codec.list_documents(
+        assigned.astype(np.int64), np.repeat(np.arange(n_documents), np.diff(offsets)), n_documents, n_centroids
+    )
     for c in range(n_centroids):
         expected = [d for d in range(n_documents) if c in assigned[offsets[d] : offsets[d + 1]]]
         assert lists[starts[c] : starts[c + 1]].tolist() == expected
@@ -122,7 +125,7 @@ def residual_codes(vectors, bits, seed=0):
     rows = codec.encode(vectors[rng.choice(len(vectors), 60, replace=False)], scale)
     centred = (rows - 128.0) / scale
     assigned = ((vectors[:, None] - centred[None]) ** 2).sum(axis=2).argmin(axis=1).astype(np.int32)
-    levels = residual.choose_levels(vectors, assigned, rows, scale, bits)
+    levels = residual.choose_levels(residual.residuals_of(vectors, rows[assigned], scale), bits)
     return scale, rows, assigned, levels
 
 
@@ -164,7 +167,7 @@ def test_odd_residuals(bits, kind):
     scale = codec.choose_scale(vectors)
     rows = np.full((1, 8), 128, dtype=np.uint8) if kind != "equal" else codec.encode(vectors[:1], scale)
     assigned = np.zeros(len(vectors), dtype=np.int32)
-    levels = residual.choose_levels(vectors, assigned, rows, scale, bits)
+    levels = residual.choose_levels(residual.residuals_of(vectors, rows[assigned], scale), bits)
     packed, labels, decoded = residual.encode(vectors, assigned, rows, scale, levels)
     np.testing.assert_array_equal(residual.decode(packed, labels, rows, levels.tables), decoded)
     assert np.abs((decoded - 128.0) / scale - vectors).max() <= 2 / scale + 1e-6

@@ -14,7 +14,7 @@ KEPT = sorted(path.stem for path in GOLDEN.glob("*.json"))
 
 
 def test_the_present_version_is_kept():
-    from weft.storage.catalogue import FORMAT_VERSION
+    from weft.storage.schema import FORMAT_VERSION
 
     assert any(name.startswith(f"v{FORMAT_VERSION}-") for name in KEPT)
 

@@ -5,9 +5,12 @@ import pytest
 
 from weft import TokenVectors
 from weft.errors import CorruptIndexError
-from weft.storage import segment as module
+from weft.storage import merger as module
 from weft.storage.arrays import Arrays, write_arrays
-from weft.storage.segment import Segment, write_segment
+from weft.storage.codecs import CODECS
+from weft.storage.segments import open_segment
+from weft.storage.segments.pieces import Given
+from weft.storage.segments.writing import write_segment
 
 BITS = (8, 4, 2)
 LOST = {8: 0.02, 4: 0.06, 2: 0.2}
@@ -34,8 +37,8 @@ def _coded_early(monkeypatch):
 
 def written(tmp_path, vectors, bits=8):
     path = tmp_path / f"{bits}.seg"
-    write_segment(path, vectors, bits)
-    return Segment(path)
+    write_segment(path, [Given(vectors)], module.codec_for(vectors.n_tokens, bits, vectors.n_tokens))
+    return open_segment(path)
 
 
 def relative_error(a, b):
@@ -47,7 +50,7 @@ def relative_error(a, b):
 def test_select_returns_what_was_written(tmp_path, bits, dtype):
     vectors = texts(dtype=dtype)
     stored = written(tmp_path, vectors, bits)
-    assert (stored.coded, stored.bits) == (True, bits)
+    assert (stored.coded, stored.codec.bits) == (True, bits)
     chosen = np.array([5, 0, 119, 5])
     found = stored.select(chosen)
     assert found.values.dtype == dtype
@@ -115,7 +118,7 @@ def test_bytes_per_token(tmp_path):
 def test_small_segments_are_flat_and_exact(tmp_path):
     vectors = texts(documents=10)
     stored = written(tmp_path, vectors, 4)
-    assert (stored.coded, stored.bits) == (False, 0)
+    assert not stored.coded
     np.testing.assert_array_equal(stored.vectors().values, vectors.values)
 
 
@@ -140,7 +143,9 @@ def rewritten(tmp_path, original, change):
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("name", [*dict.fromkeys([*module.PROBED, *module.RESIDUAL]), "codes", "token_centroids"])
+@pytest.mark.parametrize(
+    "name", [*dict.fromkeys(name for codec in CODECS.values() for name in (*codec.required, *codec.per_token))]
+)
 @pytest.mark.parametrize("how", ["absent", "short", "flat", "empty"])
 def test_arrays_that_do_not_fit_are_corrupt_never_a_crash(tmp_path, sound, bits, name, how):
     def change(arrays, _info):
@@ -154,7 +159,7 @@ def test_arrays_that_do_not_fit_are_corrupt_never_a_crash(tmp_path, sound, bits,
 
     path = rewritten(tmp_path, sound[bits], change)
     with pytest.raises(CorruptIndexError, match="damaged"):
-        use_all(Segment(path))
+        use_all(open_segment(path))
 
 
 @pytest.mark.parametrize("bits", BITS)
@@ -168,7 +173,7 @@ def test_a_header_that_makes_no_sense_is_corrupt(tmp_path, sound, bits, key, val
 
     path = rewritten(tmp_path, sound[bits], change)
     with pytest.raises(CorruptIndexError, match="damaged"):
-        use_all(Segment(path))
+        use_all(open_segment(path))
 
 
 def use_all(stored):
@@ -182,4 +187,4 @@ def use_all(stored):
 
 @pytest.mark.parametrize("bits", BITS)
 def test_unchanged_it_is_accepted(tmp_path, sound, bits):
-    use_all(Segment(rewritten(tmp_path, sound[bits], lambda _arrays, _info: None)))
+    use_all(open_segment(rewritten(tmp_path, sound[bits], lambda _arrays, _info: None)))

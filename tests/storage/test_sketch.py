@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from weft.storage import codec, sketch
+from weft.storage.codecs import clustering as codec
+from weft.storage.codecs import sketch
 
 
 @pytest.mark.parametrize("dim", [4, 12, 128])

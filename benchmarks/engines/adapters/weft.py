@@ -12,7 +12,7 @@ from workload import DIM
 
 from adapters import Adapter
 from weft.search import Index
-from weft.storage.codec import TOKENS_PER_CENTROID
+from weft.storage.codecs.clustering import TOKENS_PER_CENTROID
 
 Effort = tuple[int, int, int]  # cells, centroids for each query token, documents scored in full
 

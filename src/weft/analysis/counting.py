@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.search.coded import CELLS, CENTROIDS, REFINE, SKETCHED, SPARE, UNSKETCHED
-from weft.storage.arrays import Arrays
-from weft.storage.codec import BLOCK
-from weft.storage.segment import Segment
-from weft.storage.sketch import SUB_VECTOR
+from weft.storage.codecs.base import to_floats
+from weft.storage.codecs.sketch import SUB_VECTOR
+from weft.storage.segments.coded import CELLS, CENTROIDS, REFINE, SKETCHED, UNSKETCHED, CodedSegment
+from weft.storage.segments.plan import SPARE
 
 SPREAD = 0.32
 """How much of a cell's spread counts as similarity: kSpread of native/engine.hpp."""
@@ -87,26 +86,22 @@ def count_scoring(document: NDArray[np.int64], n: int, lengths: NDArray[np.int64
 
 
 class SearchCounter:
-    """Counts the operations of searches of one segment for the best by the sum of max, with the default effort."""
+    """Counts the operations of searches of one coded segment by the sum of max, with the default effort."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: CodedSegment) -> None:
         self.segment = segment
         self.lengths: NDArray[np.int64] = np.diff(segment.offsets)
-        if segment.coded:
-            with Arrays(segment.path) as stored:
-                scale = np.float32(stored.info["scale"])
-                self._cells = (stored["cell_codes"].astype(np.float32) - 128) / scale  # (cells, dim)
-                self._centroids = (_centroid_rows(stored).astype(np.float32) - 128) / scale  # (centroids, dim)
-                self._starts = stored["cell_starts"].copy()
-                self._list_lengths = np.diff(stored["list_starts"])
-                self._spread = stored["spread"].copy() if "spread" in stored else np.zeros(len(self._cells), np.float32)
+        book = segment.codebook()
+        assert book is not None, "written by an earlier version"
+        self._cells = to_floats(book.cells, book.scale)  # (cells, dim)
+        self._centroids = to_floats(book.centroids, book.scale)  # (centroids, dim)
+        self._starts = book.cell_starts
+        self._list_lengths = np.diff(segment.arrays["list_starts"])
+        self._spread = book.spread
 
     def count(self, query: NDArray[np.float32], k: int) -> dict[str, int]:
         """Return the operations of each stage for query vectors (n, dim)."""
         segment, n = self.segment, len(query)
-        if not segment.coded:
-            tokens = int(self.lengths.sum())
-            return {"all documents": n * (2 * tokens * segment.dim + tokens + len(segment))}
         rotated = segment.rotate(query)
         dim = rotated.shape[1]
         keep = max(REFINE if segment.sketched else UNSKETCHED * REFINE, 4 * k)
@@ -138,15 +133,3 @@ class SearchCounter:
             scored += len(own)
             touched.append(own[np.argsort(-(self._centroids[own] @ rotated[i]))[:CENTROIDS]])
         return scored, np.unique(np.concatenate(touched))
-
-
-def _centroid_rows(stored: Arrays) -> NDArray[np.uint8]:
-    """Return the centroids' codes, one row each, in the order of `cell_starts`: `block_layout` undone."""
-    if "centroid_rows" in stored:
-        return stored["centroid_rows"].copy()
-    dim = stored["cell_codes"].shape[1]
-    blocks = stored["centroid_codes"].reshape(-1, dim // 4, BLOCK, 4)
-    rows = blocks.transpose(0, 2, 1, 3).reshape(-1, dim)  # (blocks · 8, dim)
-    starts, first = stored["cell_starts"], stored["cell_blocks"]
-    parts = [rows[BLOCK * b : BLOCK * b + z - a] for a, z, b in zip(starts[:-1], starts[1:], first[:-1], strict=True)]
-    return np.concatenate([np.zeros((0, dim), np.uint8), *parts])

@@ -99,7 +99,8 @@ def search_index(
 
 def _has_passages(index: Index) -> bool:
     condition = "instr(id, ?) > 0 AND json_extract(metadata, '$.parent') IS NOT NULL"
-    return bool(index.catalogue.select(condition, (PASSAGE_SEPARATOR,)))
+    with index.reading_catalogue() as catalogue:
+        return len(catalogue.select(condition, (PASSAGE_SEPARATOR,))) > 0
 
 
 # -- adaptation ----------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
 from weft.errors import invalid
 from weft.evaluation.pools import Encoded
-from weft.search.brute import NATIVE, score_documents
+from weft.kernels import knows
 from weft.search.imputed import score_hits
 from weft.search.tokens import largest
+from weft.storage.segments.terms import score_documents
 from weft.types import Hits, TokenVectors
 
 BLOCK = 1_000_000
@@ -47,7 +48,7 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
         owners = Owners(documents)
         rows = [_from_tokens(queries[i], documents, owners, alignment) for i in range(len(queries))]
         return np.stack(rows) if rows else np.zeros((0, len(documents)), np.float32)
-    if isinstance(alignment, NATIVE):
+    if knows(alignment):
         flat = score_documents(queries, documents, alignment, threads)
         scores = flat.reshape(len(queries), len(documents)).copy()
     else:  # on NumPy a padded batch of everything would not fit: one query and some documents at a time

@@ -31,7 +31,6 @@ MOST_PASSAGES = 1024
 SECTION = 2**20
 """Characters that are split into passages at once: a tokenizer needs hundreds of bytes for each token of them."""
 _AT_ONCE = 32  # passages encoded between two steps of the progress bar
-_MANY_SEGMENTS = 8
 
 
 @dataclass
@@ -111,14 +110,14 @@ def update(
     run = _Run(index, encoder, made, split, length, threads)
     hidden = None if progress is None else not progress  # None: tqdm asks whether stderr is a terminal
     bar = tqdm(total=total, unit="B", unit_scale=True, disable=hidden, smoothing=0.1, desc="indexing", leave=False)
-    with bar:
+    with bar, index.merging.paused():
         for source in sources:
             run.take(source, bar)
         run.flush(bar)
         if roots is not None and run.seen:  # sources that hold nothing at all are rather a mistake than an order
             run.remove_gone(list(roots))
     if made.passages or made.removed:
-        _tidy(index)
+        index.settle()
     return made
 
 
@@ -220,7 +219,9 @@ class _Run:
             return any(is_under(origin, root) for root in roots) and not any(is_under(origin, path) for path in lost)
 
         gone: dict[str, list[str]] = {}
-        for name, origin, document in self.index.catalogue.marked(f"$.{MARK}.source", f"$.{MARK}.id"):
+        with self.index.reading_catalogue() as catalogue:
+            marked = catalogue.marked(f"$.{MARK}.source", f"$.{MARK}.id")
+        for name, origin, document in marked:
             if document not in self.seen and concerned(origin):
                 gone.setdefault(document, []).append(name)
         if gone:
@@ -268,18 +269,3 @@ def _sections(text: str) -> Iterator[tuple[int, int]]:
         yield start, stop
         start = stop
     yield start, len(text)
-
-
-def _tidy(index: Index) -> None:
-    """Merge segments when there are many, or much in them is dead: a small change to a large index stays cheap."""
-    info = index.info()
-    if info["segments"] > _MANY_SEGMENTS or info["deleted"] > info["documents"] // 4 or _mostly_new(index):
-        index.compact()
-
-
-def _mostly_new(index: Index) -> bool:
-    """Tell whether a good part of the tokens is not coded yet."""
-    with index.view() as view:
-        sizes = [(int(s.segment.offsets[-1]), s.segment.coded) for s in view.segments]
-    flat = sum(size for size, coded in sizes if not coded)
-    return len(sizes) > 1 and flat > sum(size for size, _ in sizes) // 4

@@ -65,6 +65,6 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
     if filter is not None:
         condition, parameters = parse_filter(filter).to_sql("documents.metadata", "documents.id")
     match = match_any(text)
-    with index.view():
-        found = index.catalogue.lexical(match, f"({condition})", parameters, k) if match else []
+    with index.reading_catalogue() as catalogue:
+        found = catalogue.lexical(match, f"({condition})", parameters, k) if match else []
     return Ranking([id for id, _ in found], np.array([score for _, score in found], dtype=np.float32))  # noqa: A001

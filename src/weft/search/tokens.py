@@ -5,13 +5,57 @@ Documents come a few thousand tokens at a time, so memory is n·k′ whatever th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.alignment import XTR
+from weft.search.imputed import Imputed, score_hits
+from weft.storage.segments import Allowed, Found, Plan, Segment, Terms, in_parts
 from weft.types import Hits, TokenVectors
+
+
+def search_tokens(
+    query: TokenVectors,
+    plan: Plan,
+    segments: Sequence[Segment],
+    allowed: Sequence[Allowed],
+    ranked: Sequence[NDArray[np.bool_]] | None,
+) -> list[Found]:
+    """Score from retrieved tokens alone (XTR eq. 4), over all segments together; return what that found in each."""
+    assert isinstance(plan.alignment, XTR)
+    pairs = list(zip(segments, allowed, strict=True))
+    ordinals = [segment.worth_comparing(query, plan, a) for segment, a in pairs]
+    tokens = sum(
+        segment.n_tokens if a.mask is None else int(np.diff(segment.offsets)[a.mask].sum()) for segment, a in pairs
+    )
+    parts = (
+        segment.comparable(query, some)
+        for segment, o in zip(segments, ordinals, strict=True)
+        for some in in_parts(segment, o)
+    )
+    hits, last = retrieve_tokens(query.n_tokens, parts, plan.alignment.retrieves(tokens))
+    empty = np.zeros(0, np.int64)
+    lengths = [np.diff(segment.offsets)[o] for segment, o in zip(segments, ordinals, strict=True)]
+    imputed = score_hits(hits, last, np.concatenate([empty, *lengths]), plan.alignment)
+    owner = np.repeat(np.arange(len(segments)), [len(o) for o in ordinals])[imputed.documents]
+    places = np.concatenate([empty, *ordinals])[imputed.documents]
+    found = []
+    for position in range(len(segments)):
+        mine = np.flatnonzero(owner == position)
+        if ranked is not None:
+            mine = mine[ranked[position][places[mine]]]
+        found.append(Found(places[mine], imputed.scores[mine], np.inf, _terms_of(imputed, mine)))
+    return found
+
+
+def _terms_of(imputed: Imputed, mine: NDArray[np.int64]) -> Any:
+    def terms(positions: NDArray[np.int64]) -> list[Terms]:
+        return [Terms(imputed.pairs(at), float(imputed.z[at])) for at in mine[positions].tolist()]
+
+    return terms
 
 
 def retrieve_tokens(

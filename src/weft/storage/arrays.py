@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.errors import CorruptIndexError
 
 MAGIC = b"WEFTSEG\x01"
@@ -65,8 +66,8 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any] | Streamed], info
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a.seg"
     >>> write_arrays(path, {"x": np.arange(3, dtype="<i4")}, {"n": 1})
-    >>> with Arrays(path) as stored:
-    ...     stored["x"].tolist(), stored.info
+    >>> stored = Arrays(path)
+    >>> stored["x"].tolist(), stored.info
     ([0, 1, 2], {'n': 1})
     """
     header, starts, end = _plan(arrays, info)
@@ -135,7 +136,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 class Arrays:
-    """A file written by `write_arrays`, memory-mapped read-only. A context manager.
+    """A file written by `write_arrays`, memory-mapped read-only until the last array of it is gone.
 
     ``arrays[name]`` is a view of the map: reading it before `verify` answers from unchecked bytes, so callers name
     what they are about to read.
@@ -144,28 +145,24 @@ class Arrays:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with open(path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._file = _native.MappedFile(path)  # unlike an mmap, it keeps no descriptor open
         except FileNotFoundError:
             raise CorruptIndexError(f"{path}: the file is missing") from None
-        except ValueError:  # mmap refuses an empty file
+        except ValueError:
             raise CorruptIndexError(f"{path}: the file is empty") from None
-        try:
-            self._read_header()
-        except BaseException:
-            self.close()
-            raise
+        self._bytes: NDArray[np.uint8] = self._file.view()
+        self._read_header()
 
     def _read_header(self) -> None:
-        view, size = self._map, len(self._map)
+        view, size = memoryview(self._bytes), len(self._bytes)
         if size < _PREFIX.size + 8:
             raise self._corrupt("too short for a header")
-        magic, length, checksum = _PREFIX.unpack(view[: _PREFIX.size])
+        magic, length, checksum = _PREFIX.unpack_from(view)
         if magic != MAGIC:
             raise self._corrupt("does not begin as a segment of this format version")
         if length > size - _PREFIX.size:
             raise self._corrupt("the header is longer than the file")
-        text = view[_PREFIX.size : _PREFIX.size + length]
+        text = bytes(view[_PREFIX.size : _PREFIX.size + length])
         if zlib.crc32(text) != checksum:
             raise self._corrupt("header checksum")
         self._data_start = _PREFIX.size + length
@@ -181,7 +178,7 @@ class Arrays:
         blocks = -(-(self._end - self._data_start) // self._block)
         if size != self._end + 4 * blocks + 4:
             raise self._corrupt(f"{size} bytes long, not the {self._end + 4 * blocks + 4} that were written")
-        listed = view[self._end : self._end + 4 * blocks]
+        listed = bytes(view[self._end : self._end + 4 * blocks])
         if zlib.crc32(listed) != struct.unpack("<I", view[self._end + 4 * blocks :])[0]:
             raise self._corrupt("checksum of the list of checksums")
         self._sums = np.frombuffer(listed, "<u4")
@@ -203,12 +200,12 @@ class Arrays:
     def __getitem__(self, name: str) -> NDArray[Any]:
         dtype, shape, start, _ = self._places[name]
         count = math.prod(shape)
-        return np.frombuffer(self._map, dtype, count, start).reshape(shape) if count else np.zeros(shape, dtype)
+        return np.frombuffer(self._bytes, dtype, count, start).reshape(shape) if count else np.zeros(shape, dtype)
 
     @property
     def nbytes(self) -> int:
         """Size of the file."""
-        return len(self._map)
+        return len(self._bytes)
 
     def verify(self, name: str | None = None, start: int = 0, stop: int | None = None) -> None:
         """Check the blocks of one array's rows start:stop (or of the whole file) that were not checked before."""
@@ -237,16 +234,19 @@ class Arrays:
             if not self._verified[spread].all():
                 self._verify_blocks(np.unique(spread))
 
+    def checked_rows(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return some rows, in ascending order, of blocks that are checked first."""
+        self.verify_rows(name, rows, rows + 1)
+        return self[name][rows]
+
     def release(self) -> None:
         """Give back the memory of what was read so far; it is read from the file again when asked for."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        self._file.release()
 
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():
             start = self._data_start + block * self._block
-            with memoryview(self._map) as view:
-                found = zlib.crc32(view[start : min(start + self._block, self._end)])
+            found = zlib.crc32(self._bytes[start : min(start + self._block, self._end)])
             if found != self._sums[block]:
                 raise self._corrupt(
                     f"checksum of bytes {start} to {min(start + self._block, self._end)} ({self._at(start)})"
@@ -262,11 +262,9 @@ class Arrays:
         return CorruptIndexError(f"{self.path}: damaged: {what}; `weft check` lists all damage")
 
     def close(self) -> None:
-        """Unmap the file; if arrays of it are still in use, their last user does."""
-        try:
-            self._map.close()
-        except BufferError:
-            del self._map
+        """Let go of the file; it stays mapped as long as an array of it is in use."""
+        self.__dict__.pop("_bytes", None)
+        self.__dict__.pop("_file", None)
 
     def __enter__(self) -> Arrays:
         return self

@@ -1,15 +1,15 @@
 """The SQLite database of an index: its documents, tombstones, live segments and settings. The commit point.
 
-Every state a reader can see is one committed transaction of this database. A segment file is written and
-fsynced before the transaction that names it, and removed only after the transaction that forgets it, so a
-crash leaves at worst a file that nobody names, which the next writer collects.
+Every state a reader can see is one committed transaction of this database. A segment file is written and fsynced before
+the transaction that names it, and removed only after the transaction that forgets it, so a crash leaves at worst a file
+that nobody names, which the next writer collects. The tables are in `schema.py`.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,48 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import CorruptIndexError, IndexFormatError, NotAnIndexError, StorageError, WeftError
-from weft.types import Document
+from weft.errors import IndexFormatError, NotAnIndexError
+from weft.storage import schema
+from weft.storage.database import FILE, UNAVAILABLE, connect, faults_named, primary_code, transaction
+from weft.types import PASSAGE_SEPARATOR, Document
 
-FORMAT_VERSION = 1
-FILE = "catalogue.sqlite"
-
-# `documents.doc` is a number of our own, never used twice. A document lives at (segment, ordinal); where it lived
-# before an update or a delete is a tombstone until compaction drops it.
-_SCHEMA = """
-CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE segments (
-    segment INTEGER PRIMARY KEY AUTOINCREMENT,
-    file TEXT NOT NULL UNIQUE,
-    documents INTEGER NOT NULL,
-    tokens INTEGER NOT NULL
-);
-CREATE TABLE documents (
-    doc INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    segment INTEGER NOT NULL REFERENCES segments(segment),
-    ordinal INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    metadata TEXT NOT NULL,
-    UNIQUE (segment, ordinal)
-);
-CREATE TABLE tombstones (
-    segment INTEGER NOT NULL REFERENCES segments(segment) ON DELETE CASCADE,
-    ordinal INTEGER NOT NULL,
-    PRIMARY KEY (segment, ordinal)
-) WITHOUT ROWID;
-CREATE VIRTUAL TABLE lexical USING fts5(text, content='documents', content_rowid='doc', tokenize='porter unicode61');
-CREATE TRIGGER lexical_insert AFTER INSERT ON documents BEGIN
-    INSERT INTO lexical(rowid, text) VALUES (new.doc, new.text);
-END;
-CREATE TRIGGER lexical_delete AFTER DELETE ON documents BEGIN
-    INSERT INTO lexical(lexical, rowid, text) VALUES ('delete', old.doc, old.text);
-END;
-CREATE TRIGGER lexical_update AFTER UPDATE OF text ON documents BEGIN
-    INSERT INTO lexical(lexical, rowid, text) VALUES ('delete', old.doc, old.text);
-    INSERT INTO lexical(rowid, text) VALUES (new.doc, new.text);
-END;
-"""
+_MARKS = 500
+"""Parameters in one query: SQLite allows 999 even where it was built long ago."""
 
 
 class SegmentRow(NamedTuple):
@@ -68,14 +33,17 @@ class SegmentRow(NamedTuple):
     file: str
     documents: int
     tokens: int
+    first: int
+    """Number of its first document; the others follow, unless the file lists their numbers."""
 
 
 class Catalogue:
     """One connection to an index's database."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, version: int = schema.FORMAT_VERSION) -> None:
         self.folder = folder
         self._db = connection
+        self._version = version
 
     @property
     def file(self) -> Path:
@@ -88,16 +56,11 @@ class Catalogue:
     def create(cls, folder: Path, settings: Mapping[str, Any]) -> Catalogue:
         """Make the database of a new index in an existing, empty folder."""
         with faults_named(folder):
-            db = _connect(folder)
+            db = connect(folder)
             try:
                 db.execute("PRAGMA journal_mode = WAL")
-                with _transaction(db):
-                    for statement in _statements(_SCHEMA):
-                        db.execute(statement)
-                    stored = {**settings, "format_version": FORMAT_VERSION}
-                    rows = [(key, json.dumps(value)) for key, value in stored.items()]
-                    db.executemany("INSERT INTO settings VALUES (?, ?)", rows)
-                    db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+                with transaction(db):
+                    schema.create(db, settings)
             except BaseException:
                 db.close()
                 raise
@@ -105,27 +68,28 @@ class Catalogue:
 
     @classmethod
     def open(cls, folder: Path) -> Catalogue:
-        """Open an existing database, refusing what is no index and other format versions."""
+        """Open an existing database, refusing what is no index and formats that are not known."""
         if not (folder / FILE).is_file():
             raise NotAnIndexError(f"no index at {folder}: there is no {FILE} in it")
         with faults_named(folder):
-            db = _connect(folder)
+            db = connect(folder)
             try:
-                version = db.execute("PRAGMA user_version").fetchone()[0]
+                version = schema.version(db)
+                if version == 0:  # written in the same transaction as everything else
+                    raise NotAnIndexError(
+                        f"no index at {folder}: its creation was interrupted; remove the folder and create it again"
+                    )
+                if version not in (schema.FIRST_VERSION, schema.FORMAT_VERSION):
+                    raise IndexFormatError(
+                        f"the index at {folder} has format version {version}; "
+                        f"this weft reads versions {schema.FIRST_VERSION} and {schema.FORMAT_VERSION}"
+                    )
+                if version == schema.FIRST_VERSION:
+                    schema.look_through(db)
             except BaseException:
                 db.close()
                 raise
-        if version == 0:  # written in the same transaction as everything else
-            db.close()
-            raise NotAnIndexError(
-                f"no index at {folder}: its creation was interrupted; remove the folder and create it again"
-            )
-        if version != FORMAT_VERSION:
-            db.close()
-            raise IndexFormatError(
-                f"the index at {folder} has format version {version}; this weft reads version {FORMAT_VERSION}"
-            )
-        return cls(folder, db)
+        return cls(folder, db, version)
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,22 +104,37 @@ class Catalogue:
             yield
             return
         with faults_named(self.folder):
-            self._db.execute("BEGIN")
+            self._begin()
         try:
             yield
         finally:
             if self._db.in_transaction:  # a failing disk may have ended it
                 self._db.execute("ROLLBACK")
 
+    def _begin(self) -> None:
+        self._db.execute("BEGIN")
+        if not self._current and schema.version(self._db) == schema.FORMAT_VERSION:
+            # A writer has brought the tables up to date since we opened them.
+            self._db.execute("ROLLBACK")
+            schema.look_directly(self._db)
+            self._version = schema.FORMAT_VERSION
+            self._db.execute("BEGIN")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Write: all of it or nothing, on disk when this returns."""
-        with faults_named(self.folder), _transaction(self._db):
+        with faults_named(self.folder), transaction(self._db):
+            if not self._current:
+                if schema.version(self._db) == schema.FORMAT_VERSION:
+                    schema.look_directly(self._db)
+                else:
+                    schema.upgrade(self._db)
             yield
             self._db.execute(
                 "INSERT INTO settings VALUES ('generation', '1')"
                 " ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)"
             )
+        self._version = schema.FORMAT_VERSION
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -170,29 +149,42 @@ class Catalogue:
 
     def segments(self) -> list[SegmentRow]:
         """Return the live segments, oldest first."""
-        return [
-            SegmentRow(*row)
-            for row in self._all("SELECT segment, file, documents, tokens FROM segments ORDER BY segment")
-        ]
+        columns = "segment, file, documents, tokens, first"
+        return [SegmentRow(*row) for row in self._all(f"SELECT {columns} FROM segments ORDER BY segment")]
 
-    def tombstones(self, segment: int) -> NDArray[np.int64]:
-        """Return the ordinals of a segment that no longer count."""
-        return _column(self._all("SELECT ordinal FROM tombstones WHERE segment = ?", (segment,)))
+    def tombstones(self, after: int = 0) -> tuple[NDArray[np.int64], int]:
+        """Return the numbers of documents that no longer count, those buried since `after`; and what to say next time.
+
+        The first format keeps no order of burials: there it is always all of them.
+        """
+        rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if self._current else 0,))
+        last = rows[-1][0] if rows and self._current else after
+        return np.array([doc for _, doc in rows], dtype=np.int64), last
+
+    @property
+    def _current(self) -> bool:
+        """Whether the tables are those of today."""
+        return self._version == schema.FORMAT_VERSION
 
     def count(self) -> int:
         """Return the number of documents."""
         return int(self._all("SELECT count(*) FROM documents")[0][0])
 
-    def ids(self, segment: int, ordinals: Iterable[int]) -> list[str]:
-        """Return the ids of documents at places in a segment, in that order."""
-        wanted = [int(ordinal) for ordinal in ordinals]
-        found: dict[int, str] = {}
-        for start in range(0, len(wanted), 500):  # SQLite allows 999 parameters even where it was built long ago
-            part = wanted[start : start + 500]
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """Return the ids of documents by their numbers, in that order."""
+        found = dict(self._where("doc, id", numbers))
+        return [found[number] for number in numbers]
+
+    def documents(self, numbers: Sequence[int]) -> dict[int, Document]:
+        """Return documents by their numbers."""
+        rows = self._where("doc, id, text, metadata", numbers)
+        return {row[0]: Document(row[1], row[2], json.loads(row[3])) for row in rows}
+
+    def _where(self, columns: str, numbers: Sequence[int]) -> Iterator[Any]:
+        for start in range(0, len(numbers), _MARKS):
+            part = numbers[start : start + _MARKS]
             marks = ",".join("?" * len(part))
-            query = f"SELECT ordinal, id FROM documents WHERE segment = ? AND ordinal IN ({marks})"
-            found.update(self._all(query, (segment, *part)))
-        return [found[ordinal] for ordinal in wanted]
+            yield from self._all(f"SELECT {columns} FROM documents WHERE doc IN ({marks})", tuple(part))
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return a document, or None."""
@@ -201,9 +193,10 @@ class Catalogue:
 
     def family(self, id: str) -> list[Document]:  # noqa: A002
         """Return the document with this id, and those whose ids are made from it: ``id#…``."""
-        # '$' follows '#': a range of the unique index over ids.
+        # The character after the separator ends a range of the unique index over ids.
+        first, end = id + PASSAGE_SEPARATOR, id + chr(ord(PASSAGE_SEPARATOR) + 1)
         query = "SELECT id, text, metadata FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
-        return [Document(i, t, json.loads(m)) for i, t, m in self._all(query, (id, f"{id}#", f"{id}$"))]
+        return [Document(i, t, json.loads(m)) for i, t, m in self._all(query, (id, first, end))]
 
     def marked(self, *paths: str) -> list[tuple[Any, ...]]:
         """Return (id, a value for each path) of each document whose metadata has something at the first JSON path."""
@@ -211,35 +204,33 @@ class Catalogue:
         query = f"SELECT id, {columns} FROM documents WHERE json_extract(metadata, ?) IS NOT NULL"
         return self._all(query, (*paths, paths[0]))
 
-    def place(self, id: str) -> tuple[int, int] | None:  # noqa: A002
-        """Return where a document lives, (segment, ordinal), or None."""
-        rows = self._all("SELECT segment, ordinal FROM documents WHERE id = ?", (id,))
-        return (rows[0][0], rows[0][1]) if rows else None
+    def number(self, id: str) -> int | None:  # noqa: A002
+        """Return the number of a document, or None."""
+        rows = self._all("SELECT doc FROM documents WHERE id = ?", (id,))
+        return int(rows[0][0]) if rows else None
 
-    def select(self, condition: str, parameters: Iterable[Any]) -> dict[int, NDArray[np.int64]]:
-        """Return the places of all documents for which an SQL expression over `documents` is true, by segment."""
-        # As two texts and not as rows, which would be a Python object for each document.
-        query = f"SELECT group_concat(segment), group_concat(ordinal) FROM documents WHERE {condition}"
-        ((segments, ordinals),) = self._all(query, tuple(parameters))
-        if segments is None:
-            return {}
-        number, place = (np.fromstring(text, dtype=np.int64, sep=",") for text in (segments, ordinals))
-        return {int(segment): place[number == segment] for segment in np.unique(number)}
+    def select(self, condition: str, parameters: Iterable[Any]) -> NDArray[np.int64]:
+        """Return the numbers of all documents for which an SQL expression over `documents` is true."""
+        # As a text and not as rows, which would be a Python object for each document.
+        query = f"SELECT group_concat(doc) FROM documents WHERE {condition}"
+        ((numbers,),) = self._all(query, tuple(parameters))
+        return np.zeros(0, np.int64) if numbers is None else np.fromstring(numbers, dtype=np.int64, sep=",")
 
     def lexical(self, match: str, condition: str, parameters: Iterable[Any], limit: int) -> list[tuple[str, float]]:
         """Return (id, BM25) of documents whose text matches an FTS5 expression, best first, of equals the older first.
 
         `condition` is an SQL expression over `documents`, as for `select`.
         """
+        row = "documents.doc" if self._current else "documents.lexical_row"
         query = (
-            "SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON documents.doc = lexical.rowid"
+            f"SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON {row} = lexical.rowid"
             f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
         )
-        return [(row[0], row[1]) for row in self._all(query, (match, *parameters, limit))]
+        return [(found[0], found[1]) for found in self._all(query, (match, *parameters, limit))]
 
-    def places(self, segment: int) -> list[tuple[int, str]]:
-        """Return (ordinal, id) of the documents that live in a segment, by ordinal."""
-        return self._all("SELECT ordinal, id FROM documents WHERE segment = ? ORDER BY ordinal", (segment,))
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of all documents."""
+        return self.select("1", ())
 
     def _all(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         with faults_named(self.folder):
@@ -247,54 +238,49 @@ class Catalogue:
 
     # -- writing, inside `transaction` -----------------------------------------------------------------
 
-    def add_segment(self, file: str, documents: int, tokens: int) -> int:
+    def next_number(self) -> int:
+        """Return the number that the next document gets; those after it follow."""
+        rows = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchall()
+        return int(rows[0][0]) + 1 if rows else 1
+
+    def add_segment(self, file: str, documents: int, tokens: int, first: int) -> int:
         """Name a segment file that is already safe on disk; return its number."""
-        cursor = self._db.execute(
-            "INSERT INTO segments (file, documents, tokens) VALUES (?, ?, ?)", (file, documents, tokens)
-        )
+        values = (file, documents, tokens, first)
+        cursor = self._db.execute("INSERT INTO segments (file, documents, tokens, first) VALUES (?, ?, ?, ?)", values)
         return int(cursor.lastrowid or 0)
 
-    def put(self, document: Document, segment: int, ordinal: int) -> None:
-        """Insert a document at its place, or move it there; its old place becomes a tombstone."""
+    def put(self, document: Document, number: int) -> None:
+        """Insert a document under its number; another with its id is buried."""
         metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
-        self._bury(document.id)
-        self._db.execute(
-            "INSERT INTO documents (id, segment, ordinal, text, metadata) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, ordinal = excluded.ordinal,"
-            " text = excluded.text, metadata = excluded.metadata",
-            (document.id, segment, ordinal, document.text, metadata),
-        )
-
-    def move(self, id: str, segment: int, ordinal: int) -> None:  # noqa: A002
-        """Record a document's new place after compaction."""
-        self._db.execute("UPDATE documents SET segment = ?, ordinal = ? WHERE id = ?", (segment, ordinal, id))
+        self.delete(document.id)
+        values = (number, document.id, document.text, metadata)
+        self._db.execute("INSERT INTO documents (doc, id, text, metadata) VALUES (?, ?, ?, ?)", values)
 
     def delete(self, id: str) -> bool:  # noqa: A002
         """Remove a document; False if there was none."""
-        found = self._bury(id)
-        self._db.execute("DELETE FROM documents WHERE id = ?", (id,))
-        return found
+        buried = self._db.execute("INSERT INTO tombstones (doc) SELECT doc FROM documents WHERE id = ?", (id,)).rowcount
+        if buried:
+            self._db.execute("DELETE FROM documents WHERE id = ?", (id,))
+        return bool(buried)
 
     def drop_segment(self, segment: int) -> None:
-        """Forget a segment that no document lives in any more."""
+        """Forget a segment."""
         self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,))
+
+    def drop_tombstones(self, numbers: Iterable[int]) -> None:
+        """Forget tombstones of documents that no segment holds any more."""
+        self._db.executemany("DELETE FROM tombstones WHERE doc = ?", ((int(number),) for number in numbers))
 
     def set(self, key: str, value: Any) -> None:
         """Store a setting."""
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
 
-    def _bury(self, id: str) -> bool:  # noqa: A002
-        return bool(
-            self._db.execute(
-                "INSERT INTO tombstones SELECT segment, ordinal FROM documents WHERE id = ?", (id,)
-            ).rowcount
-        )
+    # -- checking --------------------------------------------------------------------------------
 
     def integrity(self) -> list[str]:
         """Return what SQLite's own checks complain of, nothing if all is well."""
         try:
             found = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
-            found += [f"foreign key of {row[0]} row {row[1]}" for row in self._db.execute("PRAGMA foreign_key_check")]
         except sqlite3.DatabaseError as error:
             return [str(error)]
         return [line for line in found if line != "ok"]
@@ -311,72 +297,5 @@ class Catalogue:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
-            return [] if _primary_code(error) in _UNAVAILABLE else [str(error)]
+            return [] if primary_code(error) in UNAVAILABLE else [str(error)]
         return []
-
-
-def _connect(folder: Path) -> sqlite3.Connection:
-    # Transactions are ours to begin and end (isolation_level None). One connection may serve several threads, one at a
-    # time; Index sees to that.
-    db = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False, timeout=30)
-    try:
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-    except sqlite3.DatabaseError:
-        db.close()
-        raise
-    return db
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-# The disk is full, fails or may not be written; or another process holds the database beyond all patience.
-_UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
-_STORAGE = _UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
-
-
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the sqlite3 module itself have no code
-
-
-@contextmanager
-def faults_named(folder: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say of a full, failing or damaged disk into errors of ours."""
-    try:
-        yield
-    except WeftError:
-        raise
-    except (sqlite3.OperationalError, OSError) as error:
-        if isinstance(error, sqlite3.OperationalError) and _primary_code(error) not in _STORAGE:
-            raise
-        raise StorageError(
-            f"the index at {folder} cannot be read or written now: {error}; all that was committed before is unharmed"
-        ) from error
-    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
-        raise  # ours: a closed database, a broken rule
-    except sqlite3.DatabaseError as error:
-        raise CorruptIndexError(f"{folder / FILE}: damaged: {error}") from None
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script where SQLite says a statement is complete (a trigger's body has semicolons too)."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _column(rows: list[Any]) -> NDArray[np.int64]:
-    return np.array([row[0] for row in rows], dtype=np.int64)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.segment import Segment
-from weft.storage.store import ATTEMPTS, SEGMENTS, Store
+from weft.storage.segments import Segment, open_segment
+from weft.storage.store import Store
+from weft.storage.views import ATTEMPTS, SEGMENTS
+
+_LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -42,38 +45,45 @@ def check(store: Store) -> Report:
     ...     check(store)
     Report(problems=(), leftovers=())
     """
-    catalogue = store.catalogue
-    lexical = catalogue.lexical_integrity()
-    tried = -1
-    for attempt in range(ATTEMPTS):
-        with catalogue.snapshot(), ExitStack() as stack:
-            generation, rows = catalogue.generation(), catalogue.segments()
-            opened = [_open(store, row, stack) for row in rows]
-            if any(isinstance(s, CorruptIndexError) for s in opened) and generation != tried and attempt < ATTEMPTS - 1:
-                # A compaction may have removed a file after we read its name; look again, if there is a newer state.
-                tried = generation
-                continue
-            problems = [f"{catalogue.file}: {line}" for line in lexical + catalogue.integrity()]
-            for row, segment in zip(rows, opened, strict=True):
-                problems += _segment_problems(store, catalogue, row, segment)
-            named = {row.file for row in rows}
-            leftovers = sorted(p.name for p in (store.folder / SEGMENTS).iterdir() if p.name not in named)
-            return Report(tuple(problems), tuple(leftovers))
-    raise AssertionError("the last attempt returns")
-
-
-def _open(store: Store, row: SegmentRow, stack: ExitStack) -> Segment | CorruptIndexError:
+    catalogue = Catalogue.open(store.folder)
     try:
-        segment = Segment(store.folder / SEGMENTS / row.file)
+        lexical = catalogue.lexical_integrity()
+        tried = -1
+        for attempt in range(ATTEMPTS):
+            with catalogue.snapshot():
+                generation, rows = catalogue.generation(), catalogue.segments()
+                # A file written meanwhile is no leftover: list them before asking which are named.
+                there = sorted(path.name for path in (store.folder / SEGMENTS).iterdir())
+                opened = [_open(store, row) for row in rows]
+                if (
+                    any(isinstance(s, CorruptIndexError) for s in opened)
+                    and generation != tried
+                    and attempt < ATTEMPTS - 1
+                ):
+                    # A merge may have removed a file after we read its name; look again, if there is a newer state.
+                    tried = generation
+                    continue
+                problems = [f"{catalogue.file}: {line}" for line in lexical + catalogue.integrity()]
+                for row, segment in zip(rows, opened, strict=True):
+                    problems += _segment_problems(store, row, segment)
+                segments = [segment for segment in opened if isinstance(segment, Segment)]
+                if len(segments) == len(rows):  # else it is plain why documents are missing
+                    problems += _document_problems(catalogue, segments)
+                named = {row.file for row in rows}
+                return Report(tuple(problems), tuple(name for name in there if name not in named))
+        raise AssertionError("the last attempt returns")
+    finally:
+        catalogue.close()
+
+
+def _open(store: Store, row: SegmentRow) -> Segment | CorruptIndexError:
+    try:
+        return open_segment(store.folder / SEGMENTS / row.file, row.first)
     except CorruptIndexError as error:
         return error
-    stack.callback(segment.close)
-    return segment
 
 
-def _segment_problems(
-    store: Store, catalogue: Catalogue, row: SegmentRow, segment: Segment | CorruptIndexError
-) -> Iterator[str]:
+def _segment_problems(store: Store, row: SegmentRow, segment: Segment | CorruptIndexError) -> Iterator[str]:
     if isinstance(segment, CorruptIndexError):
         yield str(segment)
         return
@@ -81,20 +91,30 @@ def _segment_problems(
         segment.verify()
         for name, stored, found in (
             ("documents", row.documents, len(segment)),
-            ("tokens", row.tokens, int(segment.offsets[-1])),
+            ("tokens", row.tokens, segment.n_tokens),
             ("dimensions", store.dim, segment.dim),
         ):
             if stored != found:
                 yield f"{segment.path}: has {found} {name}, the catalogue says {stored}"
-        # Every ordinal is either where one document lives, or a tombstone; never both, never neither.
-        uses = np.zeros(len(segment), dtype=np.int64)
-        lives = np.array([ordinal for ordinal, _ in catalogue.places(row.segment)], dtype=np.int64)
-        for name, ordinals in (("document", lives), ("tombstone", catalogue.tombstones(row.segment))):
-            outside = ordinals[(ordinals < 0) | (ordinals >= len(segment))]
-            if len(outside):
-                yield f"{segment.path}: a {name} is said to be at {outside[0]}, outside the segment"
-            uses += np.bincount(ordinals[(ordinals >= 0) & (ordinals < len(segment))], minlength=len(segment))
-        for ordinal in np.flatnonzero(uses != 1)[:10]:
-            yield f"{segment.path}: place {ordinal} is used {uses[ordinal]} times in the catalogue, not once"
     except CorruptIndexError as error:
         yield str(error)
+
+
+def _document_problems(catalogue: Catalogue, segments: list[Segment]) -> Iterator[str]:
+    """Every number in a segment is either that of one document, or a tombstone; never both, never neither, never twice."""
+    try:
+        numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in segments)])
+    except CorruptIndexError:  # told already
+        return
+    documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones()
+    file = catalogue.file
+    stored, uses = np.unique(numbers, return_counts=True)
+    yield from _each(stored[uses > 1], f"{file}: two segments hold document {{}}")
+    yield from _each(np.intersect1d(documents, tombstones), f"{file}: document {{}} is there and deleted")
+    neither = np.setdiff1d(stored, np.union1d(documents, tombstones))
+    yield from _each(neither, f"{file}: document {{}} of a segment is not in the catalogue")
+    yield from _each(np.setdiff1d(documents, stored), f"{file}: document {{}} is in no segment")
+
+
+def _each(numbers: NDArray[np.int64], line: str) -> Iterator[str]:
+    return (line.format(number) for number in numbers[:_LISTED])

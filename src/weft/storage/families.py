@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.storage.store import Store
-from weft.types import Document
+from weft.types import PASSAGE_SEPARATOR, Document
 
 
 def family(store: Store, id: str) -> list[Document]:  # noqa: A002
@@ -20,10 +20,12 @@ def family(store: Store, id: str) -> list[Document]:  # noqa: A002
     ...     [passage.id for passage in family(store, "report")][-2:]
     ['report#9', 'report#10']
     """
-    members = [d for d in store.catalogue.family(id) if d.id == id or d.metadata.get("parent") == id]
+    with store.reading_catalogue() as catalogue:
+        found = catalogue.family(id)
+    members = [d for d in found if d.id == id or d.metadata.get("parent") == id]
     return sorted(members, key=_number)
 
 
 def _number(member: Document) -> int:
-    number = member.id.rpartition("#")[2]
+    number = member.id.rpartition(PASSAGE_SEPARATOR)[2]
     return int(number) if "parent" in member.metadata and number.isdigit() else -1

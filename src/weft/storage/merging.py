@@ -1,67 +1,80 @@
-"""Merging segments without holding them in memory: vectors go through a file, a few thousand tokens at a time."""
+"""Which segments to merge: tiers of like size, in the manner of Lucene's, under a bound on their number.
+
+Nothing is merged while there are at most `BASE` + log₂(documents) segments. Beyond that, of all runs of segments next to
+each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size together,
+a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a million single
+adds each document is written seven times (tests/storage/test_merging.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from weft.storage.arrays import release, scratch_array
-from weft.storage.segment import Segment
-from weft.types import TokenVectors
-
-CHUNK_TOKENS = 20_000
-
-
-class Part(NamedTuple):
-    """Documents of one segment that go into a merged one."""
-
-    segment: Segment
-    ordinals: NDArray[np.int64]
+BASE = 4
+DEAD = 1 / 3
+"""A segment of which more than this share is deleted is written anew."""
+SMALL = 10_000
+"""… unless it is as small as this and will soon be merged with others anyway."""
+FAVOUR_SMALL = 0.05
+"""How much smaller merges are preferred: the exponent of their size."""
 
 
-def kind(segment: Segment) -> tuple[Any, ...]:
-    """Return what segments must share to be merged: precision, and whether tokens have ids and saliences."""
-    none = segment.vectors(0, 0)
-    return none.values.dtype.str, none.token_ids is None, none.salience is None
+class Sized(NamedTuple):
+    """A segment as the policy sees it."""
+
+    key: int
+    live: int
+    """Tokens that count, and one for each document"""
+    dead: float
+    """Share of its documents that are deleted"""
 
 
-def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Cut documents of a segment into parts of a few thousand tokens."""
-    tokens = np.cumsum(segment.offsets[ordinals + 1] - segment.offsets[ordinals])
-    start = 0
-    while start < len(ordinals):
-        before = tokens[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(tokens, before + CHUNK_TOKENS, side="right")))
-        yield ordinals[start:stop]
-        start = stop
+def budget(documents: int) -> float:
+    """Return how many segments an index of so many documents may have before some are merged.
+
+    Examples
+    --------
+    >>> budget(1024), budget(1 << 20)
+    (14.0, 24.0)
+    """
+    return BASE + float(np.log2(max(documents, 2)))
 
 
-@contextmanager
-def merged(parts: Sequence[Part], folder: Path) -> Iterator[TokenVectors]:
-    """Lay documents of several segments of one kind end to end; their vectors lie in a nameless file in `folder`."""
-    lengths = np.concatenate([np.diff(part.segment.offsets)[part.ordinals] for part in parts])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    none = parts[0].segment.vectors(0, 0)
-    shape = (int(offsets[-1]), none.dim)
-    token_ids = None if none.token_ids is None else np.empty(shape[0], dtype=np.int32)
-    salience = None if none.salience is None else np.empty(shape[0], dtype=np.float32)
-    with scratch_array(folder, none.values.dtype, shape) as values:
-        start = 0
-        for part in parts:
-            for ordinals in in_parts(part.segment, part.ordinals):
-                some = part.segment.select(ordinals)
-                rows = slice(start, start + some.n_tokens)
-                values[rows] = some.values
-                if token_ids is not None and some.token_ids is not None:
-                    token_ids[rows] = some.token_ids
-                if salience is not None and some.salience is not None:
-                    salience[rows] = some.salience
-                start = rows.stop
-                release(values)
-                part.segment.release()
-        yield TokenVectors.trusted(values, offsets, token_ids, salience)
+def choose(segments: Sequence[Sized], documents: int, count: int | None = None) -> list[int] | None:
+    """Return the keys of the segments to merge next, None if there are few enough and little in them is dead.
+
+    Parameters
+    ----------
+    segments : sequence of Sized
+        Those that may be merged with each other.
+    documents : int
+        Live documents of the whole index.
+    count : int, optional
+        Segments of the whole index, where there are others.
+
+    Examples
+    --------
+    >>> many = [Sized(0, 100_000, 0.0), *(Sized(key, 90 + key, 0.0) for key in range(1, 10))]
+    >>> choose(many, 1000), choose(many, 20)
+    (None, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> choose([Sized(7, 50_000, 0.5), Sized(8, 50_000, 0.1)], 100)
+    [7]
+    """
+    worn = [s for s in segments if s.dead >= 1 or (s.dead > DEAD and s.live > SMALL)]
+    if worn:
+        return [max(worn, key=lambda s: s.dead).key]
+    if len(segments) < 2 or (len(segments) if count is None else count) <= budget(documents):
+        return None
+    ordered = sorted(segments, key=lambda s: (s.live, s.key))
+    sizes = np.array([max(s.live, 1) for s in ordered], dtype=np.float64)
+    total = np.concatenate([[0], np.cumsum(sizes)])
+    # (first, last) of every run of two or more: its largest share, and a little for its size.
+    sums = total[None, 1:] - total[:-1, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = np.where(sums > sizes[None, :], sizes[None, :] / sums * sums**FAVOUR_SMALL, np.inf)
+    cost[np.tril_indices(len(sizes))] = np.inf
+    first, last = np.unravel_index(int(np.argmin(cost)), cost.shape)
+    return sorted(s.key for s in ordered[first : last + 1])

@@ -1,87 +1,82 @@
 """`Store`: an index on disk without the searching. Documents go in, come out, change and go, durably.
 
 A store is a folder: the SQLite catalogue (see `catalogue.py`), the segment files it names, and a lock file.
-Any number of processes may read; one may write. Each write call is one transaction: when it returns, its effect
-is on disk and visible to every reader's next call, and if it raises, nothing happened.
+Any number of processes and threads may read; one process may write. Each write call is one transaction: when it
+returns, its effect is on disk and visible to every reader's next call, and if it raises, nothing happened.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import shutil
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft._renamed import Renamed, renamed_keywords
 from weft.checks import check_fraction
-from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, invalid
+from weft.errors import IndexExistsError, IndexFormatError, invalid
 from weft.storage.arrays import fsync_folder
-from weft.storage.catalogue import FILE, Catalogue, faults_named
+from weft.storage.catalogue import Catalogue
+from weft.storage.codecs import CODECS
+from weft.storage.database import FILE, faults_named
+from weft.storage.documents import checked
 from weft.storage.lock import WriterLock
-from weft.storage.merging import Part, kind, merged
+from weft.storage.merger import Merger, codec_for
 from weft.storage.pruning import prune
-from weft.storage.segment import Segment, write_segment
+from weft.storage.segments import Segment, StoredTokens
+from weft.storage.segments.pieces import Given
+from weft.storage.segments.writing import write_segment
+from weft.storage.views import SEGMENTS, View, Views
+from weft.storage.writer import Writer
 from weft.types import Document, TokenVectors
 
-SEGMENTS = "segments"
 ALIGNMENT = "sum-of-max"
 """What a search takes for relevance if neither the call nor the index says otherwise."""
-ATTEMPTS = 8
-"""How often a state is looked up anew whose files a compaction has just removed."""
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class LiveSegment:
-    """A segment as one committed state sees it."""
+class Addition(NamedTuple):
+    """Documents to be added together, checked."""
 
-    number: int
-    segment: Segment
-    live: NDArray[np.bool_]
-    """(N,) False where a tombstone stands."""
-    ids: dict[int, str] = field(default_factory=dict)
-    """Ids by ordinal, as far as they were asked for. No other document ever comes to live at a place."""
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """One committed state of a store."""
-
-    generation: int
-    segments: tuple[LiveSegment, ...]
+    documents: list[Document]
+    vectors: TokenVectors
 
 
 class Store:
     """Create with `Store.create`, open with `Store.open`; a context manager."""
 
-    def __init__(self, folder: Path, catalogue: Catalogue) -> None:
-        self.folder = folder
-        self.catalogue = catalogue
-        self._lock: WriterLock | None = None
-        self._tidy = False
-        self._view: View | None = None
-        self._opened: dict[str, Segment] = {}
-        self._guard = threading.RLock()
+    encoder = Renamed("encoder_fingerprint")
+    weights = Renamed("salience_weighs")
+
+    def __init__(self, folder: Path, catalogue: Catalogue, *, merge: str = "background") -> None:
         settings = catalogue.settings()
+        self.folder = folder
         self.dim: int = settings["dim"]
         self.encoder_fingerprint: str = settings["encoder"]
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
         self.salience_weighs: bool = settings.get("weights", True)
+        self.reads: bool = settings.get("reading", True)
         self.model: str = settings.get("model", "")
-        self.alignment: str = settings.get("alignment", ALIGNMENT)
+        self.merging = Merger(self, merge)
+        self._views = Views(folder, catalogue)
+        self._write_guard = threading.RLock()
+        self._lock: WriterLock | None = None
+        self._own: Catalogue | None = None  # the writer's connection
+        self._tidy = False
+        self._new: set[str] = set()  # files that are being written
 
     # -- opening and closing -------------------------------------------------------------------------
 
     @classmethod
+    @renamed_keywords(encoder="encoder_fingerprint", weights="salience_weighs")
     def create(
         cls,
         folder: str | Path,
@@ -92,6 +87,8 @@ class Store:
         beta_d: float | None = None,
         salience_weighs: bool = True,
         model: str = "",
+        reading: bool = True,
+        merge: str = "background",
     ) -> Self:
         """Make a new, empty index.
 
@@ -111,14 +108,29 @@ class Store:
             Whether saliences weigh the scores (ALIGNER eq. 2), or only choose the tokens that β_d and β_q keep.
         model : str
             Where the encoder can be loaded from, a folder or a name; empty for the bundled one, or if unknown.
+        reading : bool
+            Keep where each token stands in its text and how salient it is, where documents come with that: highlights
+            and explanations then need no model. Three bytes a token.
+        merge : {"background", "inline", "off"}
+            When small segments are merged: by a thread beside the writer, within the call that makes it necessary, or
+            only by `compact`. A choice of this process, not of the index.
         """
-        if bits not in (8, 4, 2):
+        if bits not in CODECS:
             raise invalid("bits", "Store.create", "8, 4 or 2", bits)
         if beta_d is not None:
             check_fraction(beta_d, "beta_d", "Store.create")
         if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 65536:
             raise invalid("dim", "Store.create", "an integer from 1 to 65536", dim)
         folder = Path(folder)
+        settings = {
+            "dim": dim,
+            "encoder": encoder_fingerprint,
+            "bits": bits,
+            "beta_d": beta_d,
+            "model": model,
+            "weights": bool(salience_weighs),
+            "reading": bool(reading),
+        }
         with faults_named(folder):
             made = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(parents=True, exist_ok=True)
@@ -126,13 +138,11 @@ class Store:
                 raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
             (folder / SEGMENTS).mkdir()
             try:
-                settings = {"dim": dim, "encoder": encoder_fingerprint, "bits": bits, "beta_d": beta_d, "model": model}
-                settings["weights"] = bool(salience_weighs)
                 catalogue = Catalogue.create(folder, settings)
                 try:
                     for path in (folder, *(path.parent for path in made)):
                         fsync_folder(path)
-                    return cls(folder, catalogue)
+                    return cls(folder, catalogue, merge=merge)
                 except BaseException:
                     catalogue.close()
                     raise
@@ -143,12 +153,20 @@ class Store:
                 raise
 
     @classmethod
-    def open(cls, folder: str | Path, *, encoder_fingerprint: str | None = None, dim: int | None = None) -> Self:
+    @renamed_keywords(encoder="encoder_fingerprint")
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        encoder_fingerprint: str | None = None,
+        dim: int | None = None,
+        merge: str = "background",
+    ) -> Self:
         """Open an existing index; `encoder_fingerprint` and `dim`, where given, must be the ones it was made with."""
         folder = Path(folder)
         catalogue = Catalogue.open(folder)
         try:
-            store = cls(folder, catalogue)
+            store = cls(folder, catalogue, merge=merge)
         except BaseException:
             catalogue.close()
             raise
@@ -160,13 +178,13 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Release the files and the writer's lock; a second call does nothing."""
-        with self._guard:
-            for segment in self._opened.values():
-                segment.close()
-            self._opened.clear()
-            self._view = None
-            self.catalogue.close()
+        """Release the files and the writer's lock, after the merge under way; a second call does nothing."""
+        self.merging.stop()
+        with self._write_guard:
+            self._views.close()
+            if self._own is not None:
+                self._own.close()
+                self._own = None
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
@@ -179,64 +197,50 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------
 
-    @contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self) -> AbstractContextManager[View]:
         """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
-        tried = -1
-        with self._guard:
-            for attempt in range(ATTEMPTS):
-                with self.catalogue.snapshot():
-                    generation = self.catalogue.generation()
-                    try:
-                        if self._view is None or self._view.generation != generation:
-                            with faults_named(self.folder):
-                                self._view = self._load(generation)
-                    except CorruptIndexError:
-                        # A compaction may have removed a file after we read its name; then there is a newer state.
-                        if generation == tried or attempt == ATTEMPTS - 1:
-                            raise
-                        tried = generation
-                        continue
-                    yield self._view
-                    return
+        return self._views.view()
 
-    def _load(self, generation: int) -> View:
-        rows = self.catalogue.segments()
-        known = {s.number: s.ids for s in self._view.segments} if self._view is not None else {}
-        for file in set(self._opened) - {row.file for row in rows}:
-            self._opened.pop(file).close()
-        loaded = []
-        for row in rows:
-            if row.file not in self._opened:
-                self._opened[row.file] = Segment(self.folder / SEGMENTS / row.file)
-            segment = self._opened[row.file]
-            live = np.ones(len(segment), dtype=bool)
-            live[self.catalogue.tombstones(row.segment)] = False
-            loaded.append(LiveSegment(row.segment, segment, live, known.get(row.segment, {})))
-        self.alignment = self.catalogue.settings().get("alignment", ALIGNMENT)
-        return View(generation, tuple(loaded))
+    def reading_catalogue(self) -> AbstractContextManager[Catalogue]:
+        """Hold the newest committed state of the catalogue; inside a view, that view's."""
+        return self._views.reading()
+
+    @property
+    def alignment(self) -> str:
+        """What a search takes for relevance unless it says otherwise."""
+        with self.view() as view:
+            return view.alignment or ALIGNMENT
 
     def __len__(self) -> int:
-        with self.view():
-            return self.catalogue.count()
+        with self.view() as view:
+            return view.documents
 
     def __contains__(self, id: object) -> bool:  # noqa: A002
-        with self._guard:
-            return isinstance(id, str) and self.catalogue.place(id) is not None
+        with self.reading_catalogue() as catalogue:
+            return isinstance(id, str) and catalogue.number(id) is not None
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return the document with this id, or None."""
-        with self._guard:
-            return self.catalogue.get(id)
+        with self.reading_catalogue() as catalogue:
+            return catalogue.get(id)
 
     def vectors(self, id: str) -> TokenVectors | None:  # noqa: A002
         """Return a document's token vectors as they are stored, or None."""
-        with self.view() as view:
-            place = self.catalogue.place(id)
-            if place is None:
+        place = self._place(id)
+        return None if place is None else place[0].select(place[1])
+
+    def reading(self, id: str) -> StoredTokens | None:  # noqa: A002
+        """Return what is stored of a document's tokens beside their vectors, or None: no model is needed for it."""
+        place = self._place(id)
+        return None if place is None else place[0].reading(int(place[1][0]))
+
+    def _place(self, id: str) -> tuple[Segment, NDArray[np.int64]] | None:  # noqa: A002
+        with self.view() as view, self.reading_catalogue() as catalogue:
+            number = catalogue.number(id)
+            if number is None:
                 return None
-            segment = next(s.segment for s in view.segments if s.number == place[0])
-            return segment.vectors(place[1], place[1] + 1)
+            places = ((s.segment, s.segment.ordinals_of(np.array([number]))) for s in view.segments)
+            return next(place for place in places if len(place[1]))
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -244,63 +248,94 @@ class Store:
         """Add documents with their token vectors, replacing those whose id is already there.
 
         Of documents with one id in a single call the last counts. A large batch is coded at once; `flat` leaves it as
-        it is until the next compaction, which then codes it together with the rest.
+        it is until the next merge, which then codes it together with others.
         """
-        listed = [_document(d) for d in documents]
+        addition = self.addition(documents, vectors)
+        if addition.documents:
+            self.write([addition], flat=flat)
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Remove documents; unknown ids are ignored. Return how many were there."""
+        return self.write([[ids] if isinstance(ids, str) else list(ids)])
+
+    def writer(self, *, documents: int = 1000, megabytes: float = 64, seconds: float = 1.0) -> Writer:
+        """Return a writer that commits many small adds and deletes in groups: see `weft.storage.writer.Writer`."""
+        return Writer(self, documents=documents, megabytes=megabytes, seconds=seconds)
+
+    def addition(self, documents: Iterable[Document | str], vectors: TokenVectors) -> Addition:
+        """Check documents that are to be added, and prune them as the index does."""
+        listed = [checked(d) for d in documents]
         if len(listed) != len(vectors):
             raise invalid("vectors", "add", f"one text for each of the {len(listed)} documents", len(vectors))
         if vectors.dim != self.dim:
             raise invalid("vectors", "add", f"of the index's dimension, {self.dim}", vectors.dim)
-        if not listed:
-            return
-        if self.beta_d is not None:
+        if self.beta_d is not None and listed:
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
-        if not self.salience_weighs:
-            vectors = vectors.without_salience()
-        with self._writing():
-            file = self._new_segment(vectors, flat=flat)
-            with self.catalogue.transaction():
-                number = self.catalogue.add_segment(file, len(listed), vectors.n_tokens)
-                for ordinal, document in enumerate(listed):
-                    self.catalogue.put(document, number, ordinal)
+        return Addition(listed, vectors)
 
-    def delete(self, ids: str | Iterable[str]) -> int:
-        """Remove documents; unknown ids are ignored. Return how many were there."""
-        wanted = [ids] if isinstance(ids, str) else list(ids)
-        with self._writing(), self.catalogue.transaction():
-            return sum(self.catalogue.delete(id) for id in wanted)  # noqa: A001
+    def write(self, operations: Sequence[Addition | Sequence[str]], *, flat: bool = False) -> int:
+        """Do additions and deletions (lists of ids), in their order, in one transaction.
+
+        Returns
+        -------
+        int
+            How many documents were there to be deleted.
+        """
+        additions = [operation for operation in operations if isinstance(operation, Addition)]
+        pieces = [Given(a.vectors, reading=self.reads, weighs=self.salience_weighs) for a in additions]
+        groups: dict[Any, list[int]] = {}
+        for position, piece in enumerate(pieces):
+            groups.setdefault((piece.dtype.str, piece.columns), []).append(position)
+        with (
+            self._writing(),
+            self._new_segments([[pieces[i] for i in group] for group in groups.values()], flat) as files,
+        ):
+            with self.committing() as catalogue:
+                number, first = catalogue.next_number(), {}
+                for group, path in zip(groups.values(), files, strict=True):
+                    counts = [len(additions[i].documents) for i in group]
+                    tokens = sum(int(pieces[i].lengths.sum()) for i in group)
+                    catalogue.add_segment(path.name, sum(counts), tokens, number)
+                    for i, count in zip(group, counts, strict=True):
+                        first[i] = number
+                        number += count
+                deleted = _apply(catalogue, operations, first)
+            for path in files:
+                self.merging.added_bytes += path.stat().st_size
+                self.merging.written_bytes += path.stat().st_size
+        self.merging.after_write()
+        return deleted
+
+    @contextmanager
+    def _new_segments(self, groups: list[list[Given]], flat: bool) -> Iterator[list[Path]]:
+        with self.view() as view:
+            there = view.tokens
+        with ExitStack() as stack:
+            files = []
+            for pieces in groups:
+                path = stack.enter_context(self.new_file())
+                tokens = sum(int(piece.lengths.sum()) for piece in pieces)
+                codec = None if flat else codec_for(tokens, self.bits, there + tokens)
+                write_segment(path, pieces, codec)
+                files.append(path)
+            yield files
 
     def compact(self) -> None:
-        """Merge all segments into one and drop what was deleted; readers go on meanwhile.
+        """Merge all segments into one and drop what was deleted, while others read and write.
 
-        Documents with and without token ids, saliences or half precision stay apart: nothing of theirs is lost.
+        Documents with and without token ids, saliences, spans or half precision stay apart: nothing of theirs is lost.
         """
         with self._writing():
-            with self.view() as view:
-                old = view.segments
-                ids = {s.number: self.catalogue.places(s.number) for s in old}
-            groups: dict[Any, list[LiveSegment]] = {}
-            for s in old:
-                groups.setdefault(kind(s.segment), []).append(s)
-            if len(groups) == len(old) and all(s.live.all() for s in old):
-                return
-            made = [(self._merge(group, ids), group) for group in groups.values() if any(ids[s.number] for s in group)]
-            with self.catalogue.transaction():
-                for (file, documents, tokens), group in made:
-                    number = self.catalogue.add_segment(file, documents, tokens)
-                    moved = (id for s in group for _, id in ids[s.number])  # noqa: A001
-                    for ordinal, id in enumerate(moved):  # noqa: A001
-                        self.catalogue.move(id, number, ordinal)
-                for s in old:
-                    self.catalogue.drop_segment(s.number)
-            self._collect_leftovers()
+            pass  # refuse at once what another process would make vain
+        self.merging.compact()
 
-    def _merge(self, group: list[LiveSegment], ids: dict[int, list[tuple[int, str]]]) -> tuple[str, int, int]:
-        """Write the live documents of some segments as one; return its file, documents and tokens."""
-        parts = [Part(s.segment, np.array([ordinal for ordinal, _ in ids[s.number]], dtype=np.int64)) for s in group]
-        with merged(parts, self.folder / SEGMENTS) as vectors:
-            largest = max(group, key=lambda s: len(s.segment) if s.segment.coded else 0)
-            return self._new_segment(vectors, scale=largest.segment.scale), len(vectors), vectors.n_tokens
+    def settle(self) -> None:
+        """Merge now what many writes left behind, as far as it pays: after `Merger.paused`."""
+        self.merging.settle()
+
+    def wait(self) -> None:
+        """Return when no merge is due any more (with ``merge="background"``)."""
+        self.merging.wait()
 
     def lock(self) -> None:
         """Take the writer's lock now and keep it until `close`, before work that would be in vain without it."""
@@ -310,27 +345,36 @@ class Store:
     def remember_model(self, model: str) -> None:
         """Keep where the encoder can be loaded from now."""
         if model != self.model:
-            with self._writing(), self.catalogue.transaction():
-                self.catalogue.set("model", model)
+            with self.committing() as catalogue:
+                catalogue.set("model", model)
             self.model = model
 
     def remember_alignment(self, alignment: str) -> None:
         """Keep what searches take for relevance unless they say otherwise (see ``weft adapt``)."""
-        with self._writing(), self.catalogue.transaction():
-            self.catalogue.set("alignment", alignment)
-        self.alignment = alignment
+        with self.committing() as catalogue:
+            catalogue.set("alignment", alignment)
+
+    @contextmanager
+    def committing(self) -> Iterator[Catalogue]:
+        """Write to the catalogue in one transaction, on disk when this returns."""
+        with self._writing():
+            assert self._own is not None
+            with self._own.transaction():
+                yield self._own
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._guard, faults_named(self.folder):
+        with self._write_guard, faults_named(self.folder):
             if self._lock is None:
                 self._lock = WriterLock(self.folder)
                 self._tidy = False
+            if self._own is None:
+                self._own = Catalogue.open(self.folder)
             if not self._tidy:
                 if self._leftovers():
                     # A commit whose fsync failed may still stand in SQLite's log, unseen until a crash makes SQLite
                     # read the log again. It may name a leftover: write over it before removing that.
-                    with self.catalogue.transaction():
+                    with self._own.transaction():
                         pass
                 self._collect_leftovers()
                 self._tidy = True
@@ -340,19 +384,25 @@ class Store:
                 self._tidy = False
                 raise
 
-    def _new_segment(self, vectors: TokenVectors, **options: Any) -> str:
-        file = f"{secrets.token_hex(8)}.seg"
+    @contextmanager
+    def new_file(self) -> Iterator[Path]:
+        """Name a segment file to be written; it is removed again if the block fails."""
+        path = self.folder / SEGMENTS / f"{secrets.token_hex(8)}.seg"
+        self._new.add(path.name)
         try:
-            write_segment(self.folder / SEGMENTS / file, vectors, bits=self.bits, **options)
+            with faults_named(self.folder):
+                yield path
         except BaseException:
             with suppress(OSError):
-                (self.folder / SEGMENTS / file).unlink()
+                path.unlink()
             raise
-        return file
+        finally:
+            self._new.discard(path.name)
 
     def _leftovers(self) -> list[Path]:
-        """Return files that no committed state names: from a crash, or forgotten by compaction."""
-        named = {row.file for row in self.catalogue.segments()}
+        """Return files that no committed state names: from a crash, or forgotten by a merge."""
+        assert self._own is not None
+        named = {row.file for row in self._own.segments()} | self._new
         return [path for path in (self.folder / SEGMENTS).iterdir() if path.name not in named]
 
     def _collect_leftovers(self) -> None:
@@ -367,13 +417,11 @@ class Store:
     def info(self) -> dict[str, Any]:
         """Return sizes and settings as a plain dictionary."""
         with self.view() as view:
-            tokens = sum(int(s.segment.offsets[-1]) for s in view.segments)
-            nbytes = sum(_size(path) for path in self.folder.rglob("*"))
             return {
                 "path": str(self.folder),
-                "documents": self.catalogue.count(),
-                "tokens": tokens,
-                "deleted": int(sum((~s.live).sum() for s in view.segments)),
+                "documents": view.documents,
+                "tokens": view.tokens,
+                "deleted": sum(len(s.live) - s.allowed.number for s in view.segments),
                 "segments": len(view.segments),
                 "dim": self.dim,
                 "encoder_fingerprint": self.encoder_fingerprint,
@@ -382,8 +430,22 @@ class Store:
                 "bits": self.bits,
                 "beta_d": self.beta_d,
                 "salience_weighs": self.salience_weighs,
-                "bytes": nbytes,
+                "reading": self.reads,
+                "bytes": sum(_size(path) for path in self.folder.rglob("*")),
             }
+
+
+def _apply(catalogue: Catalogue, operations: Sequence[Any], first: dict[int, int]) -> int:
+    """Do operations in their order; `first` has the number of the first document of each addition."""
+    deleted = position = 0
+    for operation in operations:
+        if isinstance(operation, Addition):
+            for ordinal, document in enumerate(operation.documents):
+                catalogue.put(document, first[position] + ordinal)
+            position += 1
+        else:
+            deleted += sum(catalogue.delete(id) for id in operation)  # noqa: A001
+    return deleted
 
 
 def _size(path: Path) -> int:
@@ -391,20 +453,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:  # a writer has just removed it
         return 0
-
-
-def _document(given: Document | str) -> Document:
-    document = Document(given) if isinstance(given, str) else given
-    if not isinstance(document.id, str) or not document.id:
-        raise invalid("id", "Document", "a string with at least one character", document.id)
-    for name in ("id", "text"):
-        try:
-            getattr(document, name).encode()
-        except (UnicodeEncodeError, AttributeError):
-            raise invalid(name, "Document", "valid Unicode text", getattr(document, name)) from None
-    try:
-        if not isinstance(json.loads(json.dumps(dict(document.metadata), allow_nan=False)), dict):
-            raise TypeError
-    except (TypeError, ValueError) as error:
-        raise invalid("metadata", "Document", f"a JSON object ({error})", document.metadata) from None
-    return document

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from weft import Document, Index, TokenVectors
-from weft.storage import segment
-from weft.storage.catalogue import FORMAT_VERSION
+from weft.storage import merger
+from weft.storage.schema import FORMAT_VERSION
 
 HERE = Path(__file__).parent
 DIM = 8
 
 
 def main() -> None:
-    segment.CODED_TOKENS = 600
+    merger.CODED_TOKENS = 600
     rng = np.random.default_rng(42)
     for bits, name in ((8, "8bit-sketches"), (4, "4bit-spread")):
         path = HERE / f"v{FORMAT_VERSION}-{name}.weft"

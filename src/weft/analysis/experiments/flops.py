@@ -19,7 +19,10 @@ from weft.evaluation.baselines import slug
 from weft.evaluation.pools import Encoded
 from weft.evaluation.scoring import Owners, top_tokens
 from weft.evaluation.tables import Cell, Table
-from weft.storage.segment import Segment, write_segment
+from weft.storage.merger import codec_for
+from weft.storage.segments.coded import CodedSegment
+from weft.storage.segments.pieces import Given
+from weft.storage.segments.writing import write_segment
 from weft.types import TokenVectors
 
 PAPER = {"n": 16, "d": 128, "k_prime": 100, "m": 55, "r": 2.5}
@@ -122,24 +125,26 @@ class Flops(Experiment):
     def _engine(self, pool: str, encoded: Encoded, outcome: Outcome) -> dict[str, Interval]:
         plain = TokenVectors.trusted(encoded.documents.values, encoded.documents.offsets)
         with tempfile.TemporaryDirectory(prefix="weft-flops-") as folder:
-            path = Path(folder) / "pool.seg"
-            write_segment(path, plain)
-            segment = Segment(path)
-            try:
-                counts: dict[str, list[float]] = {}
-                counter = SearchCounter(segment)
-                for query in encoded.queries:
-                    for stage, count in counter.count(query.astype(np.float32), self.top).items():
-                        counts.setdefault(stage, []).append(count)
-                coded = segment.coded
-            finally:
-                segment.close()
+            tokens = encoded.documents.n_tokens
+            codec = codec_for(tokens, 8, tokens)
+            coded, counts = codec is not None, dict[str, list[float]]()
+            if coded:
+                path = Path(folder) / "pool.seg"
+                write_segment(path, [Given(plain)], codec)
+                counter = SearchCounter(CodedSegment.open(path))
+            for query in encoded.queries:
+                found = (
+                    counter.count(query.astype(np.float32), self.top)
+                    if coded
+                    else {"all documents": len(query) * (2 * tokens * plain.dim + tokens + len(plain))}
+                )
+                for stage, count in found.items():
+                    counts.setdefault(stage, []).append(count)
         per_query = encoded.queries.lengths
-        tokens = encoded.documents.n_tokens
         brute = estimate(per_query * (2.0 * tokens * encoded.documents.dim + tokens + len(encoded.documents)))
-        found = {stage: estimate(values) for stage, values in counts.items()}
+        means = {stage: estimate(values) for stage, values in counts.items()}
         total = estimate(np.sum(list(counts.values()), axis=0))
-        rows: list[list[Cell]] = [[stage, *_cells(of), of.value / brute.value] for stage, of in found.items()]
+        rows: list[list[Cell]] = [[stage, *_cells(of), of.value / brute.value] for stage, of in means.items()]
         rows.append(["a search, all together", *_cells(total), total.value / brute.value])
         rows.append(["brute force: every token of every document", *_cells(brute), 1.0])
         kind = "coded" if coded else "flat: too small for codes, all documents are scored"
@@ -156,7 +161,7 @@ class Flops(Experiment):
             outcome.findings.append(
                 f"{pool}: a search takes {total.value:.2e} operations, {total.value / brute.value:.1%} of brute force."
             )
-        return found | {"brute force": brute}
+        return means | {"brute force": brute}
 
     def _draw(self, model: Model, stages: dict[str, dict[str, Interval]], outcome: Outcome) -> None:
         names = list(dict.fromkeys(stage for of in stages.values() for stage in of))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.storage.codec import padded_dim
+from weft.storage.codecs.clustering import padded_dim
 
 if TYPE_CHECKING:
-    from weft.storage.segment import Segment
+    from weft.storage.segments.coded import CodedSegment
 
 DOCUMENTS = 2048
 """Documents that tokens are taken from: many, for the tokens of one document are alike."""
@@ -30,8 +30,8 @@ class Sample(NamedTuple):
     """(tokens,) ordinals"""
 
 
-def take_sample(segment: Segment) -> Sample:
-    """Decode the sample; a segment keeps it (`Segment.sample`)."""
+def take_sample(segment: CodedSegment) -> Sample:
+    """Decode the sample; a segment keeps it (`CodedSegment.sample`)."""
     filled = segment.with_tokens(None)
     chosen = filled[np.linspace(0, len(filled) - 1, min(DOCUMENTS, len(filled))).astype(np.int64)]
     total = int(np.diff(segment.offsets)[chosen].sum())

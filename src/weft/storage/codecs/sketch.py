@@ -7,16 +7,19 @@ its codebook is kept (product quantisation). native/byte_kernels.hpp says how sk
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.storage.arrays import Streamed
-from weft.storage.codec import CHUNK, Clusters, Floats, chunks, taken
+from weft.storage.codecs.base import Columns, Made
+from weft.storage.codecs.clustering import Floats
 
-ENTRIES = 16
-SUB_VECTOR = 4
+ENTRIES = getattr(_native, "ENTRIES", 16)
+SUB_VECTOR = getattr(_native, "SUB_VECTOR", 4)
+MOST_CELLS = 1 << 16
+"""A sketch names its cell in two bytes."""
 SAMPLE = 20_000
 """Tokens that codebooks are trained on."""
 ROUNDS = 10
@@ -24,7 +27,7 @@ ROUNDS = 10
 
 def width(dim: int) -> int:
     """Return the bytes of a token's sketch."""
-    return 2 + -(-dim // (2 * SUB_VECTOR))
+    return getattr(_native, "CELL_BYTES", 2) + -(-dim // (2 * SUB_VECTOR))
 
 
 def train(residuals: Floats) -> NDArray[np.int8]:
@@ -53,25 +56,35 @@ def encode(residuals: Floats, cells: NDArray[np.int64], codebooks: NDArray[np.in
     return np.concatenate([places, numbers[:, ::2] | numbers[:, 1::2] << np.uint8(4)], axis=1)
 
 
-def arrays(
-    rotated: NDArray[Any], clusters: Clusters, cells: NDArray[np.uint8], scale: float
-) -> dict[str, NDArray[Any] | Streamed]:
-    """Return the arrays of the tokens' sketches, made while they are written."""
+def columns(made: Made) -> Columns:
+    """Return the arrays of the tokens' sketches, made while they are written; a donor's are copied."""
+    book = made.codebook
 
-    def residuals(part: Floats, of_cells: NDArray[np.int64]) -> Floats:
-        return part * np.float32(scale) - (cells[of_cells].astype(np.float32) - 128)
+    def residuals(codes: NDArray[np.uint8], of_cells: NDArray[np.int64]) -> Floats:
+        return codes.astype(np.float32) - book.cells[of_cells]
 
-    tokens, dim = rotated.shape
-    rng = np.random.default_rng(0)
-    some = np.sort(rng.choice(tokens, min(tokens, SAMPLE), replace=False))
-    codebooks = train(residuals(taken(rotated, some).astype(np.float32), clusters.cells_of(some)))
+    if made.donor is not None:
+        made.donor.verify("codebooks")
+        codebooks = made.donor["codebooks"]
+    else:
+        some = np.sort(np.random.default_rng(0).choice(made.tokens, min(made.tokens, SAMPLE), replace=False))
+        parts, start = [], 0
+        for codes in made.incoming.coded(book.matrix, book.scale):
+            mine = some[(some >= start) & (some < start + len(codes))]
+            parts.append(residuals(codes[mine - start], book.cells_of(made.assigned[mine])))
+            start += len(codes)
+        codebooks = train(np.concatenate(parts))
 
     def sketches() -> Iterator[NDArray[np.uint8]]:
-        for start, part in zip(range(0, tokens, CHUNK), chunks(rotated), strict=True):
-            of_cells = clusters.cells_of(slice(start, start + len(part)))
-            yield encode(residuals(part, of_cells), of_cells, codebooks)
+        for rows, codes, source in made.parts(made.incoming.coded(book.matrix, book.scale)):
+            if source is not None and made.donor is not None:
+                yield made.donor.checked_rows("sketches", source)
+                continue
+            of_cells = book.cells_of(made.assigned[rows])
+            yield encode(residuals(codes, of_cells), of_cells, codebooks)
 
-    return {"codebooks": codebooks, "sketches": Streamed(np.dtype("u1"), (tokens, width(dim)), sketches())}
+    shape = (made.tokens, width(made.shape[1]))
+    return {"codebooks": codebooks, "sketches": Streamed(np.dtype("u1"), shape, sketches())}
 
 
 def _nearest(vectors: Floats, entries: Floats) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.types import Hits, TokenVectors
+from weft.types import TokenVectors
 
 LEAST_RANK = 8
 """Where the k′-th of all tokens would stand before the 8th of a sample, the sample says too little."""
@@ -66,16 +66,3 @@ def greatest(similarity: Floats, documents: TokenVectors) -> Floats:
     """Return max_j S_ij of each document, (n, documents), of similarities (n, tokens); none may be without tokens."""
     maxima: Floats = np.maximum.reduceat(similarity, documents.offsets[:-1], axis=1)
     return maxima
-
-
-def floor_pairs(similarity: Floats, missing: Floats) -> Hits:
-    """Return the pairs of one document's score, for its similarities (n, m); where m_i stands in, the token is -1."""
-    token = similarity.argmax(axis=1)
-    found = similarity[np.arange(len(token)), token]
-    imputed = found < missing
-    return Hits.trusted(
-        query_token=np.arange(len(token), dtype=np.int32),
-        document=np.zeros(len(token), np.int64),
-        document_token=np.where(imputed, -1, token).astype(np.int32),
-        similarity=np.where(imputed, missing, found).astype(np.float32),
-    )

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.storage.arrays import release
 
 Floats = NDArray[np.float32]
 
-CODE_NORM = 290.0
-"""Norm of the longest vector in coded units: native/probing.cpp relies on it."""
-BLOCK = 8
-"""Centroids are stored in blocks of 8: native/byte_kernels.hpp."""
+CODE_NORM = getattr(_native, "CODE_NORM", 290.0)
+"""Norm of the longest vector in coded units: native code relies on it."""
+BLOCK = getattr(_native, "BLOCK", 8)
+"""Centroids are stored in blocks of so many: native/byte_kernels.hpp."""
 TOKENS_PER_CENTROID = 32
 CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
@@ -105,7 +106,7 @@ def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOK
     n_cells = max(1, round(CELLS_PER_ROOT * tokens**0.5))
     sample = np.sort(rng.choice(tokens, min(tokens, n_cells * SAMPLES_PER_CELL), replace=False))
     cells = _kmeans(taken(vectors, sample).astype(np.float32), n_cells, rng)
-    cell_of = np.concatenate([_nearest(part, cells).astype(np.int32) for part in chunks(vectors)])
+    cell_of = np.concatenate([nearest(part, cells).astype(np.int32) for part in chunks(vectors)])
     order = np.argsort(cell_of, kind="stable")
     bounds = np.searchsorted(cell_of[order], np.arange(n_cells + 1))
     del cell_of
@@ -120,9 +121,9 @@ def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOK
         spread[cell] = np.sqrt(np.mean(np.sum(np.square(inside - cells[cell]), axis=1)))
         count = max(1, round(len(members) / tokens_per_centroid))
         found = _kmeans(inside, count, rng)
-        nearest = _nearest(inside, found)
-        assigned[members] = starts[-1] + nearest
-        centroids.append(_means(inside, nearest, found))
+        of = nearest(inside, found)
+        assigned[members] = starts[-1] + of
+        centroids.append(_means(inside, of, found))
         starts.append(starts[-1] + count)
     return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned, spread)
 
@@ -144,16 +145,21 @@ def _by_cell(
 
 
 def list_documents(
-    assigned: NDArray[np.int32], offsets: NDArray[np.int64], n_centroids: int
+    centroids: NDArray[np.int64], documents: NDArray[np.int64], n_documents: int, n_centroids: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the documents with a token at each centroid: starts (C + 1,), and documents, ascending in a list."""
-    n_documents = len(offsets) - 1
-    pairs = assigned.astype(np.int64) * n_documents
-    pairs += np.repeat(np.arange(n_documents, dtype=np.int32), np.diff(offsets))
+    """Return the documents at each centroid, of pairs in any order: starts (C + 1,), and documents, ascending in a list.
+
+    Examples
+    --------
+    >>> starts, lists = list_documents(np.array([1, 0, 1, 1]), np.array([2, 0, 0, 2]), 3, 3)
+    >>> starts.tolist(), lists.tolist()
+    ([0, 1, 3, 3], [0, 0, 2])
+    """
+    pairs = centroids * n_documents + documents
     pairs.sort()
     pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]]
     starts = np.searchsorted(pairs, np.arange(n_centroids + 1, dtype=np.int64) * n_documents)
-    return starts.astype(np.int64), (pairs % n_documents).astype(np.int32)
+    return starts.astype(np.int64), (pairs % max(n_documents, 1)).astype(np.int32)
 
 
 def listed_steps(starts: NDArray[np.int64], lists: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
@@ -169,6 +175,31 @@ def listed_steps(starts: NDArray[np.int64], lists: NDArray[np.int32]) -> tuple[N
     packed = np.zeros(len(steps) + int(zeros.sum()), dtype=np.uint16)
     packed[places] = steps - zeros * 65535
     return starts + np.concatenate([[0], np.cumsum(zeros)])[starts], packed
+
+
+def from_steps(starts: NDArray[np.int64], steps: NDArray[np.uint16]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Undo `listed_steps`: return pairs of centroids and documents.
+
+    Examples
+    --------
+    >>> starts, lists = np.array([0, 2, 2, 3]), np.array([0, 70000, 2], np.int32)
+    >>> [array.tolist() for array in from_steps(*listed_steps(starts, lists))]
+    [[0, 0, 2], [0, 70000, 2]]
+    """
+    counts = np.diff(starts)
+    centroid = np.repeat(np.arange(len(counts)), counts)
+    reached = np.cumsum(np.where(steps == 0, 65535, steps.astype(np.int64)))
+    before = np.concatenate([[0], reached])[starts[:-1]]
+    document = reached - np.repeat(before, counts) - 1
+    real = steps != 0
+    return centroid[real], document[real]
+
+
+def in_passing(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Read an array a few thousand rows at a time, without keeping what was read in memory."""
+    for start in range(0, len(array), CHUNK):
+        yield array[start : start + CHUNK]
+        release(array)
 
 
 def block_layout(
@@ -207,25 +238,33 @@ def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
 def _kmeans(vectors: Floats, count: int, rng: np.random.Generator) -> Floats:
     centroids = vectors[rng.choice(len(vectors), count, replace=False)]
     for _ in range(ITERATIONS if count > 1 else 0):
-        nearest = np.concatenate([_nearest(part, centroids) for part in chunks(vectors)])
-        centroids = _means(vectors, nearest, centroids)
+        of = np.concatenate([nearest(part, centroids) for part in chunks(vectors)])
+        centroids = _means(vectors, of, centroids)
     return centroids if count > 1 else vectors.mean(axis=0, keepdims=True)
 
 
-def _nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
-    """Index of the nearest centroid: the largest x·c − |c|²/2."""
+def nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
+    """Return the index of the nearest centroid: the largest x·c − |c|²/2."""
     scores = vectors @ centroids.T
     scores -= np.einsum("kd,kd->k", centroids, centroids) / 2
-    nearest: NDArray[np.int64] = scores.argmax(axis=1)
-    return nearest
+    found: NDArray[np.int64] = scores.argmax(axis=1)
+    return found
 
 
-def _means(vectors: Floats, nearest: NDArray[np.int64], old: Floats) -> Floats:
+def _means(vectors: Floats, of: NDArray[np.int64], old: Floats) -> Floats:
     """Mean of each cluster; an empty one keeps its old centroid."""
-    counts = np.bincount(nearest, minlength=len(old))
-    order = np.argsort(nearest, kind="stable")
+    counts = np.bincount(of, minlength=len(old))
+    order = np.argsort(of, kind="stable")
     filled = np.flatnonzero(counts)
     sums = np.add.reduceat(vectors[order], np.concatenate([[0], np.cumsum(counts[filled])[:-1]]), axis=0)
     means = old.copy()
     means[filled] = sums / counts[filled, None].astype(np.float32)
     return means
+
+
+def unblock(blocks: NDArray[np.uint8], cell_starts: NDArray[np.int32], cell_blocks: NDArray[np.int32], dim: int) -> Any:
+    """Undo `block_layout`: return coded centroids (C, dim)."""
+    rows = blocks.reshape(-1, dim // 4, BLOCK, 4).transpose(0, 2, 1, 3).reshape(-1, dim)
+    sizes = np.diff(cell_starts)
+    cell_of = np.repeat(np.arange(len(sizes)), sizes)
+    return rows[np.arange(int(cell_starts[-1])) - cell_starts[cell_of] + cell_blocks[cell_of].astype(np.int64) * BLOCK]

@@ -1,0 +1,186 @@
+"""What all codecs share: the codebook, what comes to be coded, and the protocol of a codec.
+
+A codec is a file beside this one and a line in `CODECS` (`codecs/__init__.py`). It writes the arrays of a coded segment,
+and from them makes the engine that searches it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft import _native
+from weft.storage.arrays import Arrays, Streamed
+from weft.storage.codecs.clustering import Floats, list_documents, nearest
+
+Bytes = NDArray[np.uint8]
+Columns = dict[str, "NDArray[Any] | Streamed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """Cells and centroids that tokens are listed under, and the scale of their codes."""
+
+    matrix: Floats
+    """(dim, size) the rotation"""
+    scale: float
+    """Units of the codes in a unit of the vectors"""
+    cells: Bytes
+    """(K, size)"""
+    cell_starts: NDArray[np.int32]
+    """(K + 1,) the centroids of each cell"""
+    centroids: Bytes
+    """(C, size)"""
+    spread: Floats
+    """(K,) root mean squared distance of a cell's tokens to it"""
+    trained: int
+    """Tokens it was trained for"""
+
+    @cached_property
+    def _float_cells(self) -> Floats:
+        return to_floats(self.cells, self.scale)
+
+    @cached_property
+    def _float_centroids(self) -> Floats:
+        return to_floats(self.centroids, self.scale)
+
+    def assign(self, rotated: Floats) -> tuple[NDArray[np.int32], float]:
+        """Return the centroid of each vector (t, size), and the sum of squared distances to their cells."""
+        cell_of = nearest(rotated, self._float_cells)
+        lost = float(np.square(rotated - self._float_cells[cell_of]).sum())
+        assigned = np.empty(len(rotated), dtype=np.int32)
+        order = np.argsort(cell_of, kind="stable")
+        bounds = np.flatnonzero(np.diff(cell_of[order], prepend=-1, append=len(self.cells)))
+        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+            members = order[begin:end]
+            first, last = self.cell_starts[cell_of[members[0]] : cell_of[members[0]] + 2]
+            inside = nearest(rotated[members], self._float_centroids[first:last]) if last > first + 1 else 0
+            assigned[members] = first + inside
+        return assigned, lost
+
+    def cells_of(self, assigned: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the cells of centroids."""
+        return np.searchsorted(self.cell_starts, assigned, side="right") - 1
+
+    @property
+    def usual_spread(self) -> float:
+        """Mean squared distance of the tokens it was trained on to their cells, about."""
+        sizes = np.diff(self.cell_starts)
+        return float((np.square(self.spread.astype(np.float64)) * sizes).sum() / max(int(sizes.sum()), 1))
+
+
+def to_floats(codes: Bytes, scale: float) -> Floats:
+    """Return the vectors behind byte codes."""
+    floats: Floats = (codes.astype(np.float32) - 128) / np.float32(scale)
+    return floats
+
+
+class Incoming(Protocol):
+    """Documents on their way into a coded segment, read as often as it takes, a few thousand tokens at a time."""
+
+    offsets: NDArray[np.int64]
+
+    def rotated(self, matrix: Floats) -> Iterator[Floats]:
+        """Yield the tokens' vectors in the space of the codes, (t, size)."""
+        ...
+
+    def coded(self, matrix: Floats, scale: float) -> Iterator[Bytes]:
+        """Yield the tokens' byte codes at a scale, (t, size): those that have codes of this scale keep them."""
+        ...
+
+
+class Codec(ABC):
+    """How tokens of a coded segment are stored: writing, and what the native engine needs to read them."""
+
+    bits: ClassVar[int]
+    required: ClassVar[tuple[str, ...]]
+    """Arrays that any query may read anywhere; verified before the engine is made."""
+    optional: ClassVar[tuple[str, ...]] = ("spread",)
+    """Those that older segments lack."""
+    per_token: ClassVar[tuple[str, ...]] = ("codes",)
+    """Arrays with a row for each token that are read document by document, `codes` first."""
+    tokens_per_centroid: ClassVar[int]
+
+    @abstractmethod
+    def matches(self, stored: Arrays) -> bool:
+        """Tell whether a segment was written by this codec."""
+
+    @abstractmethod
+    def sound(self, stored: Arrays, tokens: int, size: int) -> bool:
+        """Tell whether the arrays fit together, as far as the engine does not check that itself."""
+
+    @abstractmethod
+    def engine(self, stored: Arrays, offsets: NDArray[np.int64]) -> _native.Engine:
+        """Return the engine over a segment's arrays."""
+
+    @abstractmethod
+    def byte_rows(self, stored: Arrays, rows: NDArray[np.int64]) -> Bytes:
+        """Return the byte codes of some tokens, (t, size)."""
+
+    @abstractmethod
+    def codebook(self, stored: Arrays, tokens: int) -> Codebook | None:
+        """Return the codebook of a segment, None where too little of it is stored to code others with it."""
+
+    @abstractmethod
+    def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the lists of a segment as pairs: centroids, and the documents that have a token there."""
+
+    @abstractmethod
+    def write(self, path: Path, columns: Columns, info: dict[str, Any], made: Made) -> None:
+        """Write a segment: `columns` and `info`, which all segments have, and what this codec adds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What a coded segment is written from: the documents, a codebook, and where every token went."""
+
+    incoming: Incoming
+    codebook: Codebook
+    assigned: NDArray[np.int32]
+    """(T,) each token's centroid; -1 for those that are copied"""
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
+    """Centroids and documents, of the tokens that are copied"""
+    donor: Arrays | None = None
+    """The segment that the codebook was trained for, where it is another one"""
+    copied: NDArray[np.int64] | None = None
+    """(T,) which of its tokens each token is copied from; -1 for newcomers"""
+    scratch: Path = Path()
+
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return int(self.incoming.offsets[-1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the byte codes, (T, size)."""
+        return self.tokens, self.codebook.matrix.shape[1]
+
+    def lists(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the documents with a token at each centroid: starts (C + 1,), and documents, ascending in a list."""
+        offsets = self.incoming.offsets
+        documents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+        new = self.assigned >= 0
+        centroid = np.concatenate([self.assigned[new].astype(np.int64), self.pairs[0]])
+        return list_documents(
+            centroid, np.concatenate([documents[new], self.pairs[1]]), len(offsets) - 1, len(self.codebook.centroids)
+        )
+
+    def parts(self, chunks: Iterator[NDArray[Any]]) -> Iterator[tuple[slice, NDArray[Any], NDArray[np.int64] | None]]:
+        """Yield for each chunk of the tokens its rows, the chunk, and which of the donor's rows it is copied from.
+
+        A chunk is of one segment, so it is copied as a whole or not at all (None).
+        """
+        start = 0
+        for chunk in chunks:
+            rows = slice(start, start + len(chunk))
+            start = rows.stop
+            source = None if self.copied is None else self.copied[rows]
+            yield rows, chunk, None if source is None or not len(source) or source[0] < 0 else source

@@ -1,0 +1,251 @@
+"""A segment: the token vectors of some documents, in one immutable file, with what searching them takes.
+
+Small segments are flat (`flat.py`): the vectors as they came. Large ones are coded (`coded.py`): codes, and centroids to
+find documents by. Documents are known here by their ordinal, 0 … N−1, and by the catalogue's numbers. Which of them no
+longer count, only the catalogue knows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import CorruptIndexError
+from weft.storage.arrays import Arrays
+from weft.storage.codecs.clustering import Floats
+from weft.storage.segments.plan import Allowed, Bar, Found, Plan
+from weft.storage.segments.reading import Spans, unpack_salience, unpack_spans
+from weft.storage.segments.tops import Top
+from weft.types import TokenVectors
+
+COLUMNS = ("token_ids", "salience", "span_steps", "span_lengths", "shades")
+"""Arrays with an entry for each token that any segment may have: ids, weights; and for reading, spans and saliences."""
+CHUNK_TOKENS = 20_000
+
+
+class StoredTokens(NamedTuple):
+    """A document's tokens as far as reading a result needs them: no vectors."""
+
+    n_tokens: int
+    token_ids: NDArray[np.int32] | None
+    spans: NDArray[np.int32] | None
+    """(n_tokens, 2)"""
+    salience: NDArray[np.float32] | None
+
+
+class Segment(ABC):
+    """An open segment. Its arrays stay on disk until read."""
+
+    def __init__(self, stored: Arrays, first: int = 0) -> None:
+        self._arrays = stored
+        try:
+            stored.verify("offsets")
+            self.offsets: NDArray[np.int64] = stored["offsets"]
+            self.dim = int(stored.info["dim"])
+            self.dtype = np.dtype(stored.info["dtype"])
+            self._first = first
+            sound = self._sound()
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptIndexError(f"{stored.path}: damaged: it is not a segment ({error})") from None
+        if not sound:
+            raise CorruptIndexError(f"{stored.path}: damaged: its arrays do not fit together")
+
+    def _sound(self) -> bool:
+        # Native code will trust these numbers: nothing may point outside the arrays.
+        offsets, stored = self.offsets, self._arrays
+        return (
+            offsets.ndim == 1
+            and offsets.dtype == np.int64
+            and len(offsets) >= 1
+            and offsets[0] == 0
+            and bool((offsets[1:] >= offsets[:-1]).all())
+            and self.dtype in (np.float16, np.float32)
+            and all(stored[name].shape == (self.n_tokens,) for name in self.columns)
+            and ("documents" not in stored or stored["documents"].shape == (len(self),))
+        )
+
+    # -- what it holds -------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._arrays.path
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file."""
+        return self._arrays.nbytes
+
+    @property
+    @abstractmethod
+    def coded(self) -> bool:
+        """True if tokens are stored as codes."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The arrays of `COLUMNS` that it has."""
+        return tuple(name for name in COLUMNS if name in self._arrays)
+
+    @property
+    def salient(self) -> bool:
+        """True if tokens carry saliences that weigh."""
+        return "salience" in self.columns
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What segments must share to be merged: precision, and what tokens have beside their vectors."""
+        return self.dtype.str, self.columns
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """(N,) the catalogue's numbers of the documents."""
+        if "documents" not in self._arrays:
+            return self._first + np.arange(len(self))
+        self._arrays.verify("documents")
+        return self._arrays["documents"]
+
+    @cached_property
+    def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        numbers = self.numbers
+        if bool((numbers[1:] > numbers[:-1]).all()):
+            return numbers, None
+        order = np.argsort(numbers)
+        return numbers[order], order
+
+    def ordinals_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where documents with these numbers stand, those that are here at all, in no order."""
+        known, order = self._by_number
+        if not len(known) or not len(numbers):
+            return np.zeros(0, np.int64)
+        at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        found = at[known[at] == numbers]
+        return found if order is None else order[found]
+
+    def with_tokens(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        """Return the allowed documents that have tokens at all: the others have no score to rank by."""
+        filled = np.diff(self.offsets) > 0
+        return np.flatnonzero(filled if allowed is None else filled & allowed)
+
+    def token_rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of documents' tokens, one document after another."""
+        return row_numbers(self.offsets[ordinals], self.offsets[ordinals + 1])
+
+    def column(self, name: str, ordinals: NDArray[np.int64]) -> NDArray[Any]:
+        """Return an array of `columns` for the tokens of some documents, checked."""
+        self._arrays.verify_rows(name, self.offsets[ordinals], self.offsets[ordinals + 1])
+        return self._arrays[name][self.token_rows(ordinals)]
+
+    def apart(self, ordinals: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the spans that are listed apart, (E, 3), tokens counted among those of these documents."""
+        if "span_listed" not in self._arrays:
+            return np.zeros((0, 3), np.int32)
+        self._arrays.verify("span_listed")
+        listed = self._arrays["span_listed"]
+        rows = self.token_rows(ordinals)
+        order = np.argsort(rows, kind="stable")
+        at = np.minimum(np.searchsorted(rows[order], listed[:, 0]), max(len(rows) - 1, 0))
+        mine = rows[order[at]] == listed[:, 0] if len(rows) else np.zeros(len(listed), bool)
+        found = listed[mine].copy()
+        found[:, 0] = order[at[mine]]
+        return found
+
+    def reading(self, ordinal: int) -> StoredTokens:
+        """Return a document's tokens without their vectors."""
+        one = np.array([ordinal])
+        taken = {name: self.column(name, one) for name in self.columns}
+        count = int(self.offsets[ordinal + 1] - self.offsets[ordinal])
+        spans = None
+        if "span_steps" in taken:
+            packed = Spans(taken["span_steps"], taken["span_lengths"], self.apart(one))
+            spans = unpack_spans(packed, np.array([0, count]))
+        salience = taken.get("salience")
+        if salience is None and "shades" in taken:
+            salience = unpack_salience(taken["shades"])
+        return StoredTokens(count, taken.get("token_ids"), spans, salience)
+
+    # -- vectors -------------------------------------------------------------------------------------
+
+    def vectors(self, start: int = 0, stop: int | None = None) -> TokenVectors:
+        """Return the vectors of documents start:stop, checked."""
+        return self.select(np.arange(start, len(self) if stop is None else stop))
+
+    @abstractmethod
+    def select(self, ordinals: NDArray[np.int64]) -> TokenVectors:
+        """Return the vectors of some documents, checked, copied together, with token ids and saliences that weigh."""
+
+    @abstractmethod
+    def rotated(self, ordinals: NDArray[np.int64], matrix: Floats) -> Floats:
+        """Return the vectors of some documents in the space of codes with this rotation."""
+
+    @abstractmethod
+    def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
+        """Return the byte codes of some documents' tokens at a scale: the stored ones, if they are of this scale."""
+
+    def _beside(self, values: Any, ordinals: NDArray[np.int64]) -> TokenVectors:
+        """Join vectors of documents with their token ids and saliences."""
+        lengths = self.offsets[ordinals + 1] - self.offsets[ordinals]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        more = {name: self.column(name, ordinals) for name in ("token_ids", "salience") if name in self.columns}
+        return TokenVectors.trusted(values, offsets, **more)
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:
+        """Find the best documents for one query."""
+
+    @abstractmethod
+    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:
+        """Return the best similarities of each query token here, or None where too little is known of the k′-th."""
+
+    @abstractmethod
+    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:
+        """Return the documents whose tokens a query's tokens should be compared with, ascending."""
+
+    @abstractmethod
+    def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
+        """Return query and documents in a space where their inner products are the stored ones."""
+
+    # -- looking after it ----------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Give back the memory of what was read so far."""
+        self._arrays.release()
+
+    def verify(self) -> None:
+        """Check every byte."""
+        self._arrays.verify()
+
+
+def in_parts(segment: Segment, ordinals: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut documents of a segment into parts of a few thousand tokens."""
+    tokens = np.cumsum(segment.offsets[ordinals + 1] - segment.offsets[ordinals])
+    start = 0
+    while start < len(ordinals):
+        before = tokens[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(tokens, before + CHUNK_TOKENS, side="right")))
+        yield ordinals[start:stop]
+        start = stop
+
+
+def row_numbers(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows starts[0]:stops[0], starts[1]:stops[1], … as one array."""
+    if len(starts) == 1:
+        return np.arange(starts[0], stops[0])
+    lengths = stops - starts
+    rows: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+    return rows

@@ -1,0 +1,305 @@
+"""A coded segment: codes of all tokens, and cells and centroids to find documents by.
+
+A search probes for candidates, re-ranks them in integers, and scores the best with the unrounded query, all in native
+code where the alignment is the sum of max; other alignments score the best few from decoded vectors.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft import _native
+from weft.alignment import SumOfMax
+from weft.errors import CorruptIndexError
+from weft.kernels import knows
+from weft.storage.arrays import Arrays
+from weft.storage.codecs import codec_of
+from weft.storage.codecs.base import Codebook, Codec
+from weft.storage.codecs.clustering import Floats, encode, padded_dim
+from weft.storage.segments.base import Segment
+from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Terms
+from weft.storage.segments.sample import Sample, take_sample
+from weft.storage.segments.terms import aligned_terms, floor_terms, max_pairs, score_documents
+from weft.storage.segments.tops import LEAST_RANK, Top
+from weft.types import TokenVectors
+
+CELLS = 12
+CENTROIDS = 64
+REFINE = 120
+SKETCHED = 5
+"""Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
+UNSKETCHED = 3
+"""Where they have none, this many times as many as by default must be scored in full for the same recall."""
+WIDEST = 8
+"""Under a filter that keeps few documents, at most this many times as many centroids are probed."""
+FEW = 3200
+"""Filters that keep at most this many documents are not probed for: all that they keep are looked at."""
+AT_ONCE = 2048
+"""Documents decoded together."""
+
+
+class CodedSegment(Segment):
+    """Codes of one codec."""
+
+    def __init__(self, stored: Arrays, codec: Codec, first: int = 0) -> None:
+        self._codec = codec
+        super().__init__(stored, first)
+
+    @classmethod
+    def open(cls, path: Path) -> CodedSegment:
+        """Open a file that is known to be a coded segment."""
+        stored = Arrays(path)
+        codec = codec_of(stored)
+        assert codec is not None, path
+        return cls(stored, codec)
+
+    def _sound(self) -> bool:
+        stored, size = self._arrays, padded_dim(self.dim)
+        scale = stored.info["scale"]
+        if not (np.isfinite(scale) and scale > 0):
+            return False
+        for name in self._codec.required:  # the rest is checked where it is used, by native code: here that it is there
+            _ = stored[name]
+        return (
+            super()._sound()
+            and stored["rotation"].shape == (self.dim, size)
+            and self._codec.sound(stored, self.n_tokens, size)
+        )
+
+    @property
+    def coded(self) -> bool:
+        return True
+
+    @property
+    def codec(self) -> Codec:
+        """How tokens are stored."""
+        return self._codec
+
+    @property
+    def scale(self) -> float:
+        """Units of the codes in a unit of the vectors."""
+        return float(self._arrays.info["scale"])
+
+    @property
+    def arrays(self) -> Arrays:
+        """The file, for a merge that copies from it."""
+        return self._arrays
+
+    def codebook(self) -> Codebook | None:
+        """Return the codebook that other documents can be coded with, if it is stored."""
+        self._verify_probed()
+        return self._codec.codebook(self._arrays, self.n_tokens)
+
+    # -- vectors -------------------------------------------------------------------------------------
+
+    def select(self, ordinals: NDArray[np.int64]) -> TokenVectors:
+        decoded = self.decoded(ordinals.astype(np.int32))
+        return self._beside((decoded.values @ self._rotation.T).astype(self.dtype), ordinals)
+
+    def decoded(self, listed: NDArray[np.int32]) -> TokenVectors:
+        """Return the listed documents in the space of the codes, with their saliences."""
+        lengths = self.offsets[listed + 1] - self.offsets[listed]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._verify_documents("codes", listed)
+        values = np.empty((offsets[-1], padded_dim(self.dim)), dtype=np.float32)
+        self._engine.decode(listed, values)
+        salience = self.column("salience", listed.astype(np.int64)) if self.salient else None
+        return TokenVectors.trusted(values, offsets, None, salience)
+
+    def rotated(self, ordinals: NDArray[np.int64], matrix: Floats) -> Floats:
+        values: Floats = self.decoded(ordinals.astype(np.int32)).values
+        return values if np.array_equal(matrix, self._rotation) else values @ self._rotation.T @ matrix
+
+    def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
+        if scale != self.scale or not np.array_equal(matrix, self._rotation):
+            return encode(self.rotated(ordinals, matrix), scale)
+        self._verify_documents("codes", ordinals.astype(np.int32))
+        return self._codec.byte_rows(self._arrays, self.token_rows(ordinals))
+
+    @cached_property
+    def _rotation(self) -> Floats:
+        self._arrays.verify("rotation")
+        return self._arrays["rotation"]
+
+    def rotate(self, query: NDArray[np.float32]) -> Floats:
+        """Bring query vectors (n, dim) into the space of the codes."""
+        return np.ascontiguousarray(query @ self._rotation, dtype=np.float32)
+
+    def _turned(self, query: TokenVectors) -> TokenVectors:
+        return TokenVectors.trusted(self.rotate(query.values), query.offsets, query.token_ids, query.salience)
+
+    @cached_property
+    def sample(self) -> Sample:
+        """Some of its tokens in the space of the codes."""
+        return take_sample(self)
+
+    # -- the engine ----------------------------------------------------------------------------------
+
+    def _verify_probed(self) -> None:
+        for name in (*self._codec.required, *self._codec.optional):
+            if name in self._arrays:
+                self._arrays.verify(name)
+
+    @cached_property
+    def _engine(self) -> _native.Engine:
+        self._verify_probed()
+        try:
+            return self._codec.engine(self._arrays, self.offsets)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CorruptIndexError(f"{self.path}: damaged: its codes do not fit together ({error})") from None
+
+    @cached_property
+    def _checked(self) -> dict[str, NDArray[np.bool_]]:
+        """For codes and for sketches, (N,): documents whose checksums were verified, so that it is asked only once."""
+        return {name: np.zeros(len(self), dtype=bool) for name in ("codes", "sketches")}
+
+    def _verify_documents(self, name: str, listed: NDArray[np.int32]) -> None:
+        checked = self._checked[name]
+        if checked[listed].all():
+            return
+        starts, stops = self.offsets[listed], self.offsets[listed + 1]
+        for part in self._codec.per_token if name == "codes" else (name,):
+            self._arrays.verify_rows(part, starts, stops)
+        checked[listed] = True
+
+    @cached_property
+    def sketched(self) -> bool:
+        """True if tokens have sketches."""
+        return "sketches" in self._arrays
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:
+        if not allowed.number:
+            return Found.nothing()
+        rotated = self.rotate(query.values)
+        if plan.effort is None:
+            return self._search_exactly(query, rotated, plan, allowed)
+        listed = self.probe(rotated, plan, plan.effort, allowed, bar)
+        if plan.missing is not None or self._summed(query, plan):
+            return self._search_sums(rotated, plan, listed)
+        best, _, _ = self.rerank(rotated, listed, max(10 * plan.k, 100))
+        return self._refine(query, plan, best, np.inf)
+
+    def _summed(self, query: TokenVectors, plan: Plan) -> bool:
+        """Whether scores are sums of maxima, which the engine computes."""
+        return isinstance(plan.alignment, SumOfMax) and query.salience is None and not self.salient
+
+    def _search_sums(self, rotated: Floats, plan: Plan, listed: NDArray[np.int32]) -> Found:
+        """Score by the engine; its scores are the sums of the pairs that it returns."""
+        self._verify_documents("codes", listed)
+        best, scores, _, tokens, similarity = self._engine.best(rotated, listed, plan.wanted, 0, plan.missing)
+        z = 1.0 if plan.alignment.divides_by == "one" else float(max(len(rotated), 1))
+        if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
+            found = (tokens >= 0).any(axis=1)
+            best, scores, tokens, similarity = best[found], scores[found], tokens[found], similarity[found]
+
+        def terms(positions: NDArray[np.int64]) -> list[Terms]:
+            return [Terms(max_pairs(tokens[position], similarity[position]), z) for position in positions]
+
+        return Found(best.astype(np.int64), scores / np.float32(z), np.inf, terms)
+
+    def _refine(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
+        """Score documents with the unrounded query under any alignment, a few thousand at a time."""
+        parts = [np.zeros(0, np.float32)]
+        for start in range(0, len(listed), AT_ONCE):
+            pair = self._compared(query, plan, listed[start : start + AT_ONCE].astype(np.int64))
+            parts.append(score_documents(*pair, plan.alignment, plan.threads))
+        ordinals = listed.astype(np.int64)
+        return Found(ordinals, np.concatenate(parts), rest, partial(self._terms, query, plan, ordinals))
+
+    def _compared(
+        self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]
+    ) -> tuple[TokenVectors, TokenVectors]:
+        # Inner products are the same in the space of the codes; what needs more than those (token ids) reads vectors.
+        return self.comparable(query, ordinals) if knows(plan.alignment) else (query, self.select(ordinals))
+
+    def _terms(
+        self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> list[Terms]:
+        if plan.missing is not None:
+            return floor_terms(*self.comparable(query, ordinals[positions]), plan.alignment, plan.missing)
+        return aligned_terms(*self._compared(query, plan, ordinals[positions]), plan.alignment)
+
+    def _search_exactly(self, query: TokenVectors, rotated: Floats, plan: Plan, allowed: Allowed) -> Found:
+        """Find the certified best k under the stored codes, and what the best document left out can reach at most."""
+        listed = self.with_tokens(allowed.mask).astype(np.int32)
+        rest = -np.inf
+        if self._summed(query, plan) and len(listed) > plan.wanted:
+            # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top k.
+            order, scores, error = self.rerank(rotated, listed, len(listed))
+            near = int(np.searchsorted(-scores, -(scores[plan.k - 1] - 2 * error), side="right"))
+            listed = order[:near]
+            if near < len(scores):
+                z = len(rotated) if plan.alignment.divides_by != "one" else 1
+                rest = float(scores[near] + error) / max(z, 1)
+        return self._refine(query, plan, listed, rest)
+
+    def rerank(
+        self, rotated: Floats, listed: NDArray[np.int32], keep: int, patience: int = 0
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]:
+        """Return the best `keep` of the listed documents by integer sum-of-max, their scores, and an error bound."""
+        self._verify_documents("codes", listed)
+        return self._engine.rerank(rotated, listed, keep, patience)
+
+    def probe(self, rotated: Floats, plan: Plan, effort: Effort, allowed: Allowed, bar: Bar) -> NDArray[np.int32]:
+        """Return the documents worth scoring, best first."""
+        share = max(allowed.number, 1) / max(len(self), 1)
+        by_default = REFINE if self.sketched else UNSKETCHED * REFINE
+        keep = max(effort.refine or max(by_default, 4 * plan.k), plan.k)
+        centroids = -(-effort.k_prime // self._codec.tokens_per_centroid) if effort.k_prime else CENTROIDS
+        # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
+        widened = min(1 / share, WIDEST)
+        count = SKETCHED * keep if self.sketched else keep
+        if share < 1 / WIDEST:
+            count = max(count, min(allowed.number, FEW))
+            keep = max(keep, REFINE if self.sketched else count)
+        cells = round((effort.n_probe or CELLS) * min(widened, 2))
+        return self.candidates(rotated, allowed.mask, cells, round(centroids * widened), count, keep)
+
+    def candidates(
+        self,
+        rotated: Floats,
+        allowed: NDArray[np.bool_] | None,
+        cells: int,
+        centroids: int,
+        count: int,
+        keep: int | None = None,
+    ) -> NDArray[np.int32]:
+        """Return the most promising documents, best first; with `keep`, as many, by sketch: native/engine.hpp."""
+        flags = None if allowed is None else allowed.view(np.uint8)
+        if keep is None or keep >= count or not self.sketched:
+            return self._engine.candidates(rotated, flags, cells, centroids, count)
+        checked = self._checked["sketches"].view(np.uint8)
+        while True:
+            found, ready = self._engine.sketched(rotated, flags, cells, centroids, count, keep, checked)
+            if ready:
+                return found
+            self._verify_documents("sketches", found)
+
+    # -- tokens --------------------------------------------------------------------------------------
+
+    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:
+        if plan.effort is None:
+            return None
+        values, tokens = self.sample.values, self.n_tokens
+        if allowed.mask is not None:
+            values = values[allowed.mask[self.sample.document]]
+            tokens = int(np.diff(self.offsets)[allowed.mask].sum())
+        weight = tokens / max(len(values), 1)
+        if weight > 1 and k_prime < LEAST_RANK * weight:
+            return None
+        return [Top.of(self.rotate(query.values) @ values.T, weight, k_prime)]
+
+    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:
+        if plan.effort is None:
+            return self.with_tokens(allowed.mask)
+        listed = self.probe(self.rotate(query.values), plan, plan.effort, allowed, Bar())
+        return np.sort(listed.astype(np.int64))
+
+    def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
+        return self._turned(query), self.decoded(ordinals.astype(np.int32))

@@ -1,0 +1,94 @@
+"""A flat segment: the vectors as they came. Every allowed document is scored, every token compared."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.storage.codecs.clustering import Floats, encode
+from weft.storage.segments.base import Segment, in_parts
+from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Terms
+from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents
+from weft.storage.segments.tops import Top, greatest, similarities
+from weft.types import TokenVectors
+
+
+class FlatSegment(Segment):
+    """Vectors in float32 or float16."""
+
+    @property
+    def coded(self) -> bool:
+        return False
+
+    def _sound(self) -> bool:
+        values = self._arrays["values"]
+        return super()._sound() and values.shape == (self.n_tokens, self.dim) and values.dtype == self.dtype
+
+    # -- vectors -------------------------------------------------------------------------------------
+
+    def select(self, ordinals: NDArray[np.int64]) -> TokenVectors:
+        if len(ordinals) == len(self) and len(self) and bool((ordinals[1:] > ordinals[:-1]).all()):
+            self._arrays.verify("values")
+            return self._beside(self._arrays["values"], ordinals)  # all of them: no copy
+        self._arrays.verify_rows("values", self.offsets[ordinals], self.offsets[ordinals + 1])
+        return self._beside(self._arrays["values"][self.token_rows(ordinals)], ordinals)
+
+    def rotated(self, ordinals: NDArray[np.int64], matrix: Floats) -> Floats:
+        turned: Floats = self.select(ordinals).values.astype(np.float32) @ matrix
+        return turned
+
+    def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
+        return encode(self.rotated(ordinals, matrix), scale)
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:  # noqa: ARG002
+        ordinals = self.with_tokens(allowed.mask)
+        if not len(ordinals):
+            return Found.nothing()
+        if plan.missing is not None:
+            return self._search_above(query, plan, plan.missing, ordinals)
+        scores = score_documents(query, self.select(ordinals), plan.alignment, plan.threads)
+        return _best(ordinals, scores, plan, partial(self._terms, query, plan))
+
+    def _search_above(
+        self, query: TokenVectors, plan: Plan, missing: NDArray[np.float32], ordinals: NDArray[np.int64]
+    ) -> Found:
+        """XTR's candidates are the documents of which a token reaches its m_i."""
+        parts = []
+        for some in in_parts(self, ordinals):
+            documents = self.select(some)
+            parts.append(greatest(similarities(query, documents), documents))
+        maxima = np.concatenate(parts, axis=1)
+        found = (maxima >= missing[:, None]).any(axis=0)
+        scores = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0)
+        if plan.alignment.divides_by != "one":
+            scores = scores / np.float32(query.n_tokens)
+        return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
+
+    def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
+        if plan.missing is not None:
+            return floor_terms(query, self.select(ordinals), plan.alignment, plan.missing)
+        return aligned_terms(query, self.select(ordinals), plan.alignment)
+
+    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:  # noqa: ARG002
+        ordinals = self.with_tokens(allowed.mask)
+        return [Top.of(similarities(query, self.select(some)), 1.0, k_prime) for some in in_parts(self, ordinals)]
+
+    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:  # noqa: ARG002
+        return self.with_tokens(allowed.mask)
+
+    def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
+        return query, self.select(ordinals)
+
+
+def _best(ordinals, scores, plan, terms_of_ordinals) -> Found:  # type: ignore[no-untyped-def]
+    """Keep the best of all; what the best of the others has bounds them."""
+    rest = -np.inf
+    if len(scores) > plan.wanted:
+        order = np.argpartition(-scores, plan.wanted)
+        best, rest = np.sort(order[: plan.wanted]), float(scores[order[plan.wanted]])
+        ordinals, scores = ordinals[best], scores[best]
+    return Found(ordinals, scores, rest, lambda positions: terms_of_ordinals(ordinals[positions]))

@@ -1,0 +1,110 @@
+"""What a search asks of a segment, and what a segment answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.alignment import Alignment
+from weft.types import Hits
+
+SPARE = 4
+"""This many more documents than asked for are ranked with the unrounded query."""
+
+
+class Allowed(NamedTuple):
+    """Which documents of a segment may be found at all."""
+
+    mask: NDArray[np.bool_] | None
+    """(N,); None: all"""
+    number: int
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_]) -> Allowed:
+        """Count once what every query asks for."""
+        number = int(np.count_nonzero(mask))
+        return cls(None if number == len(mask) else mask, number)
+
+    def within(self, mask: NDArray[np.bool_]) -> Allowed:
+        """Return those that another mask lets through, too."""
+        return Allowed.of(mask if self.mask is None else self.mask & mask)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look. None leaves a choice to the segment."""
+
+    n_probe: int | None = None
+    """Cells probed for each query token."""
+    k_prime: int | None = None
+    """Document tokens looked at for each query token, about (XTR's k′): their centroids' lists are read."""
+    refine: int | None = None
+    """Documents scored in full."""
+
+
+@dataclass
+class Bar:
+    """What candidates of one segment must reach to matter, given what was found in others; in units of scores.
+
+    Segments are searched from the largest on. What the last candidate of one reached, by centroids and by sketches, is
+    what a document of the next must reach: so all segments together score about as many documents as one would.
+    """
+
+    promise: float = -np.inf
+    sketch: float = -np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One search over all segments, resolved: the same for each of them."""
+
+    k: int
+    alignment: Alignment
+    effort: Effort | None
+    """None: look at every document."""
+    threads: int = 1
+    documents: int = 0
+    """How many there are in all segments: a segment's effort is by its share of them."""
+    missing: NDArray[np.float32] | None = None
+    """(n,) what a query token counts where it finds less (XTR eq. 4), if scores come from floors."""
+
+    @property
+    def wanted(self) -> int:
+        """How many documents a segment should return."""
+        return self.k + max(SPARE, self.k // 8)
+
+
+class Terms(NamedTuple):
+    """What a score is the sum of: the pairs of one document, and Z."""
+
+    pairs: Hits
+    z: float
+
+
+TermsOf = Callable[[NDArray[np.int64]], list[Terms]]
+
+
+def _no_terms(positions: NDArray[np.int64]) -> list[Terms]:
+    assert len(positions) == 0
+    return []
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Documents of a segment with their scores, in no order."""
+
+    ordinal: NDArray[np.int64]
+    score: NDArray[np.float32]
+    rest: float = -np.inf
+    """No other allowed document of the segment scores higher; +inf where nothing is known of them."""
+    terms: TermsOf = field(default=_no_terms)
+    """Positions in `ordinal` → what their scores are the sums of."""
+
+    @classmethod
+    def nothing(cls) -> Found:
+        """Return an answer of a segment that has nothing to say."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.float32))

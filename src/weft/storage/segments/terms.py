@@ -1,0 +1,81 @@
+"""Scores of documents, and the terms of a score: the token pairs it is the sum of, their weights, and Z."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.alignment import Alignment, aligned, score
+from weft.kernels import aligned_pairs, knows, score_ragged
+from weft.storage.segments.plan import Terms
+from weft.storage.segments.tops import similarities
+from weft.types import Hits, TokenVectors
+
+
+def score_documents(
+    query: TokenVectors, documents: TokenVectors, alignment: Alignment, threads: int
+) -> NDArray[np.float32]:
+    """Score documents under any alignment, shape (documents,)."""
+    if knows(alignment):
+        scores = score_ragged(query, documents, alignment, threads=threads)
+    else:
+        scores = np.asarray(score(query, documents, alignment), dtype=np.float32)
+    return scores.reshape(-1)
+
+
+def aligned_terms(query: TokenVectors, documents: TokenVectors, alignment: Alignment) -> list[Terms]:
+    """Return what the scores of some documents are the sums of."""
+    texts = [documents[position : position + 1] for position in range(len(documents))]
+    if knows(alignment):
+        found = aligned_pairs(query, documents, alignment)
+        return [_weighed(pairs, query, text, alignment) for pairs, text in zip(found, texts, strict=True)]
+    return [_dense(query, text, alignment) for text in texts]
+
+
+def _dense(query: TokenVectors, document: TokenVectors, alignment: Alignment) -> Terms:
+    terms = aligned(query, document, alignment)
+    S, A = np.asarray(terms.similarity[0, 0]), np.asarray(terms.alignment[0, 0])  # (n, m)
+    i, j = (axis.astype(np.int32) for axis in np.nonzero(A))
+    return Terms(Hits(i, np.zeros(len(i), np.int64), j, S[i, j], A[i, j]), float(terms.z[0, 0]))
+
+
+def _weighed(pairs: Hits, query: TokenVectors, document: TokenVectors, alignment: Alignment) -> Terms:
+    weight = None
+    if query.salience is not None or document.salience is not None:
+        weight = np.ones(len(pairs), dtype=np.float32)
+        if query.salience is not None:
+            weight *= query.salience[pairs.query_token]
+        if document.salience is not None:
+            weight *= document.salience[pairs.document_token]
+    total = float(len(pairs)) if weight is None else float(weight.sum())
+    z = {"one": 1.0, "query": float(query.n_tokens), "sum": total}[alignment.divides_by]
+    return Terms(Hits.trusted(**{**vars(pairs), "weight": weight}), z)
+
+
+def floor_terms(
+    query: TokenVectors, documents: TokenVectors, alignment: Alignment, missing: NDArray[np.float32]
+) -> list[Terms]:
+    """Return the terms of XTR's scores where m_i, `missing` (n,), stands in for what is less."""
+    S = similarities(query, documents)
+    z = 1.0 if alignment.divides_by == "one" else float(query.n_tokens)
+    return [Terms(_floor_pairs(S[:, begin:end], missing), z) for begin, end in pairwise(documents.offsets)]
+
+
+def _floor_pairs(S: NDArray[np.float32], missing: NDArray[np.float32]) -> Hits:
+    """The pairs of one document's score, for its similarities (n, m); where m_i stands in, the token is -1."""
+    token = S.argmax(axis=1)
+    found = S[np.arange(len(token)), token]
+    imputed = found < missing
+    return max_pairs(np.where(imputed, -1, token), np.where(imputed, missing, found))
+
+
+def max_pairs(tokens: NDArray[np.integer], similarity: NDArray[np.float32]) -> Hits:  # type: ignore[type-arg]
+    """Return one pair for each query token, in their order."""
+    return Hits.trusted(
+        query_token=np.arange(len(tokens), dtype=np.int32),
+        document=np.zeros(len(tokens), np.int64),
+        document_token=tokens.astype(np.int32, copy=False),
+        similarity=similarity.astype(np.float32, copy=False),
+    )

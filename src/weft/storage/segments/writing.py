@@ -1,0 +1,151 @@
+"""Writing segments: flat, with a codebook trained for them, or with the codebook of the largest segment they are made from.
+
+A merge copies codes. The codebook of the largest segment goes on as long as it fits (`extended`): until there are
+`GROWN` times the tokens it was trained for, for the number of cells should grow with them, and as long as newcomers lie
+about as near to its cells as the tokens it was trained on (`DRIFT`), within the range of its codes. Otherwise a new one
+is trained, and tokens keep their byte codes wherever the scale can stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.storage.arrays import Streamed, release, scratch_array, write_arrays
+from weft.storage.codecs import clustering
+from weft.storage.codecs.base import Codebook, Codec, Columns, Made
+from weft.storage.segments.coded import CodedSegment
+from weft.storage.segments.pieces import Joined, Kept, Piece
+
+ROTATION_SEED = 1
+"""The same for every segment, so that codes can be copied from one to another."""
+GROWN = 4
+"""A codebook serves up to this many times the tokens that it was trained for."""
+DRIFT = 1.3
+"""It is trained anew where the mean squared distance of newcomers to its cells is this many times the usual one."""
+STEPS = 16
+"""Scales in an octave."""
+CUT = 0.001
+"""At most this share of newcomers may have a coordinate cut off at the end of a byte."""
+_DTYPES = {"token_ids": "<i4", "salience": "<f4", "span_steps": "u1", "span_lengths": "u1", "shades": "u1"}
+
+
+def write_segment(
+    path: Path, pieces: Sequence[Piece], codec: Codec | None, *, numbers: NDArray[np.int64] | None = None
+) -> None:
+    """Write documents as one segment, safe on disk when this returns.
+
+    Parameters
+    ----------
+    path : Path
+        Must not exist yet.
+    pieces : sequence of Piece
+        Of one kind: the same dimension, precision and columns.
+    codec : Codec, optional
+        How tokens are stored; None leaves the vectors as they are.
+    numbers : array of int, optional
+        The catalogue's numbers of the documents, where they do not simply follow each other.
+    """
+    joined = Joined(pieces)
+    first, tokens = pieces[0], joined.n_tokens
+    columns: Columns = {"offsets": joined.offsets.astype("<i8")}
+    if numbers is not None:
+        columns["documents"] = numbers.astype("<i8")
+    for name in first.columns:
+        columns[name] = Streamed(np.dtype(_DTYPES[name]), (tokens,), joined.column(name))
+    if "span_steps" in first.columns:
+        columns["span_listed"] = joined.apart().astype("<i4")
+    info: dict[str, Any] = {"dim": first.dim, "dtype": first.dtype.str}
+    if codec is None:
+        values = Streamed(first.dtype.newbyteorder("<"), (tokens, first.dim), joined.values())
+        write_arrays(path, {**columns, "values": values}, info)
+        return
+    donor = _donor(joined.pieces, codec)
+    made = None if donor is None else extended(joined, donor)
+    if made is None:
+        made = trained(joined, codec, path.parent, None if donor is None else donor.scale)
+    codec.write(path, columns, info, made)
+
+
+def _donor(pieces: Sequence[Piece], codec: Codec) -> CodedSegment | None:
+    """Return the largest segment of this codec among the pieces."""
+    segments = [p.segment for p in pieces if isinstance(p, Kept) and isinstance(p.segment, CodedSegment)]
+    mine = [segment for segment in segments if segment.codec is codec]
+    return max(mine, key=lambda segment: segment.n_tokens) if mine else None
+
+
+def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> Made:
+    """Train a codebook for documents; `known` is the scale of codes that many of them have, kept where it still fits."""
+    dim = joined.pieces[0].dim
+    matrix = clustering.rotation(dim, ROTATION_SEED)
+    length = max((clustering.longest(part) for part in joined.rotated(matrix)), default=0.0) or 1.0
+    # The rotated vectors are read over and over: on disk, so that memory does not grow with the segment; as float16,
+    # and so that the longest has a norm of 1, for float16 has no room for large numbers.
+    with scratch_array(folder, np.float16, (joined.n_tokens, matrix.shape[1])) as rotated:
+        start = 0
+        for part in joined.rotated(matrix):
+            rotated[start : start + len(part)] = part / np.float32(length)
+            start += len(part)
+            release(rotated)
+        scale = _scale(clustering.choose_scale(rotated) / length, known)
+        clusters = clustering.cluster(rotated, tokens_per_centroid=codec.tokens_per_centroid)
+    book = Codebook(
+        matrix,
+        scale,
+        clustering.encode(clusters.cells, scale * length),
+        clusters.cell_starts,
+        clustering.encode(clusters.centroids, scale * length),
+        clusters.spread * np.float32(length),
+        joined.n_tokens,
+    )
+    nothing = np.zeros(0, np.int64)
+    return Made(joined, book, clusters.assigned, (nothing, nothing), scratch=folder)
+
+
+def _scale(largest: float, known: float | None) -> float:
+    """Choose a scale: the known one where it fits, or one of a few, so that segments coded apart have the same."""
+    if known is not None and 0.7 * largest <= known <= largest:
+        return known
+    return float(2.0 ** (np.floor(np.log2(largest) * STEPS) / STEPS))
+
+
+def extended(joined: Joined, donor: CodedSegment) -> Made | None:
+    """Code documents with the codebook of a segment that many of them come from; None where it does not fit."""
+    book = donor.codebook()
+    if book is None or joined.n_tokens > GROWN * book.trained:
+        return None
+    assigned = np.full(joined.n_tokens, -1, dtype=np.int32)
+    copied = np.full(joined.n_tokens, -1, dtype=np.int64)
+    place = np.full(len(donor), -1, dtype=np.int64)  # a document of the donor → its new ordinal
+    start, document, lost, new = 0, 0, 0.0, 0
+    for piece in joined.pieces:
+        if isinstance(piece, Kept) and piece.segment is donor:
+            rows = donor.token_rows(piece.ordinals)
+            copied[start : start + len(rows)] = rows
+            place[piece.ordinals] = np.arange(document, document + len(piece.ordinals))
+            start += len(rows)
+        else:
+            for part in piece.rotated(book.matrix):
+                if _outside(part, book.scale):
+                    return None
+                assigned[start : start + len(part)], distance = book.assign(part)
+                start, new, lost = start + len(part), new + len(part), lost + distance
+        document += len(piece.lengths)
+    if lost > DRIFT * book.usual_spread * new:
+        return None
+    centroids, documents = donor.codec.listed(donor.arrays)
+    pairs = centroids[place[documents] >= 0], place[documents][place[documents] >= 0]
+    return Made(joined, book, assigned, pairs, donor.arrays, copied, donor.path.parent)
+
+
+def _outside(rotated: NDArray[np.float32], scale: float) -> bool:
+    """Whether vectors leave the range of byte codes at a scale: any by its norm, or more than a few by a coordinate."""
+    if not len(rotated):
+        return False
+    norm = np.sqrt(np.einsum("td,td->t", rotated, rotated).max())
+    cut = np.abs(rotated).max(axis=1) * scale > 127.5
+    return bool(norm * scale > clustering.CODE_NORM or cut.mean() > CUT)

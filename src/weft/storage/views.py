@@ -1,0 +1,202 @@
+"""Committed states of a store, as readers hold them: connections to the catalogue, open segments, what in them counts.
+
+Any number of threads may read at once. Each takes a connection from a pool for as long as it holds a view; the segments
+and the masks of what counts are loaded once for each state, and shared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import CorruptIndexError, IndexStateError
+from weft.storage.catalogue import Catalogue
+from weft.storage.database import faults_named
+from weft.storage.segments import Allowed, Segment, open_segment
+
+SEGMENTS = "segments"
+ATTEMPTS = 8
+"""How often a state is looked up anew whose files a merge has just removed."""
+
+
+@dataclass(frozen=True, eq=False)
+class LiveSegment:
+    """A segment as one committed state sees it."""
+
+    number: int
+    segment: Segment
+    live: NDArray[np.bool_]
+    """(N,) False where a document was deleted or replaced."""
+    ids: dict[int, str] = field(default_factory=dict)
+    """Ids by ordinal, as far as they were asked for."""
+
+    @cached_property
+    def allowed(self) -> Allowed:
+        """What counts, counted."""
+        return Allowed.of(self.live)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One committed state of a store."""
+
+    generation: int
+    segments: tuple[LiveSegment, ...]
+    alignment: str | None
+    """The index's own, if it was given one."""
+
+    @cached_property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return sum(s.allowed.number for s in self.segments)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens of all segments, deleted ones included."""
+        return sum(s.segment.n_tokens for s in self.segments)
+
+
+class _Held(NamedTuple):
+    catalogue: Catalogue
+    view: View | None
+
+
+class Views:
+    """The readers' side of a store."""
+
+    def __init__(self, folder: Path, catalogue: Catalogue) -> None:
+        self.folder = folder
+        self._pool = [catalogue]
+        self._pool_guard = threading.Lock()
+        self._closed = False
+        self._local = threading.local()
+        self._loading = threading.Lock()
+        self._latest: View | None = None
+        self._dead = np.zeros(0, np.int64)  # numbers of deleted documents, ascending
+        self._seen = 0  # the last burial among them
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Catalogue]:
+        """Hold one committed state of the catalogue, without its segments; inside a view, that one."""
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is not None:
+            yield held.catalogue
+            return
+        catalogue = self._taken()
+        try:
+            with catalogue.snapshot():
+                self._local.held = _Held(catalogue, None)
+                yield catalogue
+        finally:
+            self._local.held = None
+            self._give_back(catalogue)
+
+    def _taken(self) -> Catalogue:
+        with self._pool_guard:
+            if self._closed:
+                raise IndexStateError(f"the index at {self.folder} is closed")
+            if self._pool:
+                return self._pool.pop()
+        return Catalogue.open(self.folder)
+
+    def _give_back(self, catalogue: Catalogue) -> None:
+        with self._pool_guard:
+            if not self._closed:
+                self._pool.append(catalogue)
+                return
+        catalogue.close()
+
+    def close(self) -> None:
+        """Close the connections; those in use are closed when their readers are done."""
+        with self._pool_guard:
+            self._closed = True
+            for catalogue in self._pool:
+                catalogue.close()
+            self._pool.clear()
+        self._latest = None
+
+    # -- states --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is not None and held.view is not None:
+            yield held.view
+            return
+        assert held is None, "a view cannot begin inside a reading"
+        tried = -1
+        catalogue = self._taken()
+        try:
+            for attempt in range(ATTEMPTS):
+                with catalogue.snapshot():
+                    generation = catalogue.generation()
+                    try:
+                        view = self._state(catalogue, generation)
+                    except CorruptIndexError:
+                        # A merge may have removed a file after we read its name; then there is a newer state.
+                        if generation == tried or attempt == ATTEMPTS - 1:
+                            raise
+                        tried = generation
+                        continue
+                    if view is None:
+                        continue
+                    self._local.held = _Held(catalogue, view)
+                    yield view
+                    return
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self._local.held = None
+            self._give_back(catalogue)
+
+    def _state(self, catalogue: Catalogue, generation: int) -> View | None:
+        """Return the view of a state; None if another thread has loaded a newer one meanwhile."""
+        latest = self._latest
+        if latest is None or latest.generation != generation:
+            with self._loading, faults_named(self.folder):
+                latest = self._latest
+                if latest is not None and latest.generation > generation:
+                    return None
+                if latest is None or latest.generation != generation:
+                    self._latest = latest = self._load(catalogue, generation)
+        return latest
+
+    def _load(self, catalogue: Catalogue, generation: int) -> View:
+        known = {s.number: s for s in self._latest.segments} if self._latest is not None else {}
+        rows = catalogue.segments()
+        fresh, seen = catalogue.tombstones(self._seen)
+        fresh.sort()
+        dead = np.union1d(self._dead, fresh) if len(fresh) else self._dead
+        loaded = []
+        for row in rows:
+            old = known.get(row.segment)
+            if old is None:
+                segment = open_segment(self.folder / SEGMENTS / row.file, row.first)
+                loaded.append(LiveSegment(row.segment, segment, _without(np.ones(len(segment), bool), segment, dead)))
+                continue
+            live = _without(old.live, old.segment, fresh)
+            loaded.append(old if live is old.live else LiveSegment(row.segment, old.segment, live, old.ids))
+        deleted = sum(len(s.live) - s.allowed.number for s in loaded)
+        if len(dead) > 2 * deleted + 1000:  # most were of segments that are gone
+            dead = np.sort(np.concatenate([np.zeros(0, np.int64), *(s.segment.numbers[~s.live] for s in loaded)]))
+        self._dead, self._seen = dead, seen
+        return View(generation, tuple(loaded), catalogue.settings().get("alignment"))
+
+
+def _without(live: NDArray[np.bool_], segment: Segment, dead: NDArray[np.int64]) -> NDArray[np.bool_]:
+    gone = segment.ordinals_of(dead)
+    if not len(gone):
+        return live
+    live = live.copy()
+    live[gone] = False
+    return live
