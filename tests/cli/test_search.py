@@ -1,5 +1,6 @@
 """``weft search`` and ``weft explain`` as a person runs them, with a tiny model and without torch."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -8,6 +9,7 @@ import pytest
 
 import weft
 from encoders import light_models
+from weft.encoders.light import LightBackend
 from weft.errors import DataError
 from weft.search.lexical import search_lexical
 from weft.sources.queries import read_query_file
@@ -165,8 +167,6 @@ def test_terminal_and_page(indexed, run, tmp_path):
 
 @pytest.fixture
 def another_model(tmp_path):
-    import dataclasses
-
     return str(light_models.write(tmp_path / "other", dataclasses.replace(light_models.SETTINGS, fingerprint="other")))
 
 
@@ -227,6 +227,29 @@ def test_nothing_is_found_in_an_empty_filter(indexed, run):
     assert run("search", "n.weft", "x", "--filter", "nowhere") == (0, "nothing found\n", "")
     assert run("explain", "n.weft", "x", "--filter", "nowhere") == (0, "nothing found\n", "")
     assert run("search", "n.weft", "x", "--filter", "nowhere", "--tsv") == (0, "", "")
+
+
+@pytest.mark.parametrize("beta_d", [None, 0.5])
+@pytest.mark.parametrize("weighs", [True, False])
+@pytest.mark.parametrize("arguments", [["search"], ["search", "--json"], ["search", "--hybrid"], ["explain", "-k", 10]])
+def test_the_model_runs_for_the_query_and_nothing_else(notes, run, monkeypatch, tmp_path, arguments, weighs, beta_d):
+    settings = dataclasses.replace(light_models.SETTINGS, salience_weighs=weighs)
+    for n in range(12):
+        (notes / f"{n}.txt").write_text(f"the red planet and {n} quick brown foxes")
+    options = [] if beta_d is None else ["--beta-d", beta_d]
+    assert run("index", "notes", "-o", "n.weft", "-m", light_models.write(tmp_path / "m", settings), *options)[0] == 0
+    real, runs = LightBackend.run, []
+
+    def counted(self, batches, *rest):
+        runs.append(len(batches))
+        return real(self, batches, *rest)
+
+    monkeypatch.setattr(LightBackend, "run", counted)
+    verb, *rest = arguments
+    code, out, _ = run(verb, "n.weft", QUERY, *rest)
+    assert code == 0
+    assert len(json.loads(out)["results"]) == 10 if "--json" in rest else "10. " in out
+    assert runs == [1]
 
 
 # -- in a real terminal --------------------------------------------------------------------------------

@@ -12,7 +12,20 @@ from encoders import light_models
 from search.test_terms import ALIGNMENTS
 from strategies import problems
 from weft import Document, Encoder, TokenVectors, WeftError
-from weft.explain import Explanation, Pair, Reading, Side, Token, explain, read_document, read_query, to_dict, to_json
+from weft.encoders.tokenizing import Reader
+from weft.explain import (
+    Explanation,
+    Pair,
+    Reading,
+    Side,
+    Token,
+    explain,
+    explain_result,
+    read_document,
+    read_query,
+    to_dict,
+    to_json,
+)
 from weft.explain.snippet import fragments, snippet
 from weft.explain.view import view
 from weft.explain.words import words
@@ -136,20 +149,23 @@ def tiny(tmp_path_factory):
 TEXT = "The quick brown fox jumps, lazy dog"
 
 
+@pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("beta_d", [None, 0.5])
-def test_spans_are_found_again(tiny, tmp_path, beta_d):
+def test_spans_are_stored_or_found_again(tiny, tmp_path, monkeypatch, beta_d, stored):
+    encoded = tiny.encode_document([TEXT])
+    if not stored:
+        encoded = TokenVectors(encoded.values, encoded.offsets, encoded.token_ids, encoded.salience)
     with Index.create(tmp_path / "i", dim=tiny.dim, beta_d=beta_d) as index:
-        index.add([Document("d", TEXT)], tiny.encode_document([TEXT]))
+        index.add([Document("d", TEXT)], encoded)
         searcher = Searcher(index, tiny)
         (answer,) = searcher.search(["quick fox"])
-        found = explain(
-            answer.ranking,
-            0,
-            query=read_query("quick fox", answer.tokens, tiny),
-            document=read_document(TEXT, index.vectors("d"), tiny, beta_d=beta_d),
-            alignment=answer.alignment,
-        )
+        if stored:
+            monkeypatch.setattr(Reader, "read", None)  # no text is to be tokenised again
+        if stored or beta_d is None:  # which tokens were kept only the model tells
+            monkeypatch.setattr(Encoder, "encode_document", None)
+        found = explain_result(searcher, tiny, answer, "d")
     assert found.total == pytest.approx(found.score, rel=1e-5)
+    assert all(t.salience is not None for t in found.document.tokens)
     placed = [t for t in found.document.tokens if t.span is not None]
     assert len(placed) >= 2
     for token in placed:

@@ -1,12 +1,13 @@
-"""From an encoder and what an index keeps to `Reading`: token texts, and where they stand.
+"""From what an index keeps to `Reading`: token texts, and where they stand.
 
-An index keeps token ids and saliences, not spans. They come from reading the stored text again; where that gives other
-tokens than the stored ones (another text was encoded, or other lengths), the vocabulary's pieces have to do.
+An index keeps token ids, spans and saliences (`Index.reading`): no model runs. Where it has no spans, because it is an
+old one or was given none, they come from tokenising the stored text again; where that gives other tokens than the
+stored ones (another text was encoded, or other lengths), the vocabulary's pieces have to do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,29 @@ if TYPE_CHECKING:
     from weft.search import Answer, Searcher
 
 
+class StoredTokens(Protocol):
+    """What is read of a document's tokens: `Index.reading` gives it, and `TokenVectors` of one text are it too."""
+
+    @property
+    def n_tokens(self) -> int: ...
+
+    @property
+    def token_ids(self) -> NDArray[np.int32] | None: ...
+
+    @property
+    def spans(self) -> NDArray[np.int32] | None: ...
+
+    @property
+    def salience(self) -> NDArray[np.float32] | None: ...
+
+
 def read_query(text: str, tokens: TokenVectors, encoder: Encoder | None = None) -> Reading:
     """Return the query's tokens; `tokens` is what `Encoder.encode_query` made of it, one text."""
     return Reading(text, tokens.n_tokens, tokens.spans, _pieces(tokens.token_ids, encoder), tokens.salience)
 
 
 def read_document(
-    text: str, stored: TokenVectors, encoder: Encoder | None = None, *, beta_d: float | None = None
+    text: str, stored: StoredTokens, encoder: Encoder | None = None, *, beta_d: float | None = None
 ) -> Reading:
     """Return a document's tokens.
 
@@ -34,10 +51,10 @@ def read_document(
     ----------
     text : str
         Its text, as the index keeps it.
-    stored : TokenVectors
-        Its vectors, as the index keeps them (`Index.vectors`), one text.
+    stored : StoredTokens
+        Its tokens, as the index keeps them: `Index.reading`, or `TokenVectors` of one text.
     encoder : Encoder, optional
-        The one it was encoded with.
+        The one it was encoded with; names tokens, and finds spans that are not stored.
     beta_d : float, optional
         Of the index, if it keeps only the most salient tokens.
     """
@@ -49,22 +66,21 @@ def read_document(
 
 
 def _found_again(
-    text: str, stored: TokenVectors, encoder: Encoder, beta_d: float | None
+    text: str, stored: StoredTokens, encoder: Encoder, beta_d: float | None
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
     """Read the text again and return its tokens' spans and saliences, None unless the tokens are the stored ones."""
     ids: Any
     spans: NDArray[np.int32] | None
     salience: NDArray[np.float32] | None = None
-    if beta_d is None and (stored.salience is not None or not encoder.has_salience):
+    if beta_d is None:
         from weft.encoders.tokenizing import Reader
 
         (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
         ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
-    else:  # which tokens were kept, and how salient they are, only the model tells
+    else:  # which tokens were kept only the model tells
         from weft.storage.pruning import prune
 
-        again: TokenVectors = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
-        again = again if beta_d is None else prune(again, beta_d)
+        again = prune(encoder.encode_document([text], truncation="ignore", threads=1, salience=True), beta_d)
         ids, spans, salience = again.token_ids, again.spans, again.salience
     if len(ids) != stored.n_tokens or (stored.token_ids is not None and not np.array_equal(ids, stored.token_ids)):
         return None, None
@@ -107,7 +123,7 @@ def explain_result(
     Explanation, or None where the document has no score.
     """
     index = searcher.index
-    document, stored = index.get(id), index.vectors(id)
+    document, stored = index.get(id), index.reading(id)
     if document is None or stored is None:
         raise invalid("id", "explain_result", "that of a document of the index", id)
     found = searcher.document(id, answer, **options)

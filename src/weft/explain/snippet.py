@@ -18,8 +18,10 @@ class Fragment(NamedTuple):
 def fragments(explanation: Explanation, start: int = 0, stop: int | None = None) -> list[Fragment]:
     """Cut the document's text, or a part of it, at its words; words that add nothing have strength 0."""
     text = explanation.document.text
-    stop = len(text) if stop is None else stop
-    placed = _placed(explanation)
+    return _fragments(text, _placed(explanation), start, len(text) if stop is None else stop)
+
+
+def _fragments(text: str, placed: list[tuple[Word, tuple[int, int]]], start: int, stop: int) -> list[Fragment]:
     most = max((word.contribution for word, _ in placed), default=0.0)
     made: list[Fragment] = []
     at = start
@@ -47,9 +49,9 @@ def snippet(explanation: Explanation, width: int = 240) -> list[Fragment]:
     >>> "".join(fragment.text for fragment in found)
     '… was a red planet with two …'
     """
-    text = explanation.document.text
-    start, stop = _window(explanation, width)
-    found = fragments(explanation, start, stop)
+    text, placed = explanation.document.text, _placed(explanation)
+    start, stop = _window(text, placed, width)
+    found = _fragments(text, placed, start, stop)
     if start > 0:
         found.insert(0, Fragment("… ", 0.0))
     if stop < len(text):
@@ -62,12 +64,11 @@ def _placed(explanation: Explanation) -> list[tuple[Word, tuple[int, int]]]:
     return sorted(((word, span) for word, span in listed if span is not None), key=lambda pair: pair[1])
 
 
-def _window(explanation: Explanation, width: int) -> tuple[int, int]:
+def _window(text: str, listed: list[tuple[Word, tuple[int, int]]], width: int) -> tuple[int, int]:
     """Return the characters to show: the window with the largest sum, moved to whole words."""
-    text = explanation.document.text
     if len(text) <= width:
         return 0, len(text)
-    placed = [(span, word.contribution) for word, span in _placed(explanation) if word.contribution > 0]
+    placed = [(span, word.contribution) for word, span in listed if word.contribution > 0]
     best, sums = (0, 0), (-1.0, 0)
     last, total = 0, 0.0
     for first, ((start, _), worth) in enumerate(placed):
