@@ -20,8 +20,7 @@ def contents(path):
     """Everything that a search could see: texts, metadata and vectors by id."""
     with Index.open(path) as index:
         assert index.check().sound
-        ids = [name for s in index.catalogue.segments() for _, name in index.catalogue.places(s.segment)]
-        return {name: (index.get(name), index.vectors(name).values.tobytes()) for name in ids}
+        return {name: (index.get(name), index.vectors(name).values.tobytes()) for name in index.matching('@id != ""')}
 
 
 def counts(out):

@@ -37,8 +37,7 @@ def run(index, encoder, folder):
 
 def contents(index):
     assert index.check().sound
-    ids = [name for s in index.catalogue.segments() for _, name in index.catalogue.places(s.segment)]
-    return {name: (index.get(name), index.vectors(name).values.tobytes()) for name in ids}
+    return {name: (index.get(name), index.vectors(name).values.tobytes()) for name in index.matching('@id != ""')}
 
 
 def write(path, words):

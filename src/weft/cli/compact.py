@@ -12,9 +12,10 @@ from weft.text_index import TextIndex
 
 
 def compact(index: IndexPath, as_json: Json = False) -> None:
-    """Merge segments, drop what was deleted.
+    """Merge all segments into one, drop what was deleted.
 
-    Searches go on meanwhile.
+    Seldom needed: what is added or deleted is merged by itself, a part at a time. This is the full merge, now. Searches
+    and writers go on meanwhile.
     """
     with TextIndex.open(index) as opened:
         before = opened.info()

@@ -58,7 +58,8 @@ def index(
 
     Reads .txt .md .html .pdf .docx, rows of .jsonl .csv .tsv .parquet, and BEIR folders.
 
-    Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way.
+    Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way. What
+    was written is merged with the rest in the end; there is no need for weft compact.
     """
     from weft.ingest import Summary
     from weft.sources.files import read_sources

@@ -12,7 +12,11 @@ from weft.text_index import TextIndex
 
 
 def info(index: IndexPath, as_json: Json = False) -> None:
-    """Print the sizes and settings of INDEX."""
+    """Print the sizes and settings of INDEX.
+
+    Segments are the files that hold the vectors. They are merged by themselves as documents come and go; weft compact
+    merges all of them.
+    """
     with TextIndex.open(index) as opened:
         found = opened.info()
     if as_json:

@@ -27,6 +27,7 @@ from weft.storage.families import family
 from weft.types import Document, TokenVectors
 
 FIRST_PASSAGES = 32
+"""The first commit is made after this many passages, so that little is lost if it ends early; later ones hold more."""
 MOST_PASSAGES = 1024
 SECTION = 2**20
 """Characters that are split into passages at once: a tokenizer needs hundreds of bytes for each token of them."""
@@ -105,6 +106,7 @@ def update(
     Summary
     """
     made = Summary() if summary is None else summary
+    before = made.passages
     if length is not None:
         split_text("", encoder, length=length)  # refuses what the model cannot read, before any work
     run = _Run(index, encoder, made, split, length, threads)
@@ -116,8 +118,11 @@ def update(
         run.flush(bar)
         if roots is not None and run.seen:  # sources that hold nothing at all are rather a mistake than an order
             run.remove_gone(list(roots))
-    if made.passages or made.removed:
+    written = made.passages - before
+    if written > FIRST_PASSAGES:
         index.settle()
+    elif written or made.removed:  # little, and perhaps one of many such calls: in tiers, as after any other write
+        index.merging.after_write()
     return made
 
 
