@@ -150,3 +150,19 @@ def test_attributes_that_have_another_name():
     with pytest.raises(AttributeError, match=r"^Encoder\.weights is Encoder\.salience_weighs now$"):
         _ = encoder.weights
     assert not hasattr(encoder, "weights")
+
+
+def test_attributes_and_keywords_of_an_index_that_have_another_name(tmp_path):
+    with weft.Index.create(tmp_path / "i", dim=2) as index:
+        for old, new in (("encoder", "encoder_fingerprint"), ("weights", "salience_weighs")):
+            with pytest.raises(AttributeError, match=f"^Index.{old} is Index.{new} now$"):
+                getattr(index, old)
+    for call in (
+        lambda: weft.Index.create(tmp_path / "j", dim=2, encoder="x"),
+        lambda: weft.Index.open(tmp_path / "i", encoder="x"),
+    ):
+        with pytest.raises(WeftError, match=r"The 'encoder' parameter of .* is called 'encoder_fingerprint' now\."):
+            call()
+    with pytest.raises(WeftError, match="is called 'salience_weighs' now"):
+        weft.Index.create(tmp_path / "j", dim=2, weights=False)
+    assert not (tmp_path / "j").exists()

@@ -18,7 +18,7 @@ from weft.search import Answer, Index, Searcher
 from weft.sources.files import Source, read_sources
 from weft.sources.find import Selection, find, name_of
 from weft.sources.records import Fields
-from weft.storage.catalogue import FILE
+from weft.storage.database import FILE
 from weft.storage.families import family
 from weft.storage.filters import Filter
 from weft.storage.store import ALIGNMENT

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from weft.errors import DataError
-from weft.storage.catalogue import FILE
+from weft.storage.database import FILE
 
 STDIN = "-"
 BEIR = "beir"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from weft.errors import DataError, IndexExistsError, IndexStateError, invalid
 from weft.integrations.pylate.embeddings import RerankResult, as_texts, as_token_vectors
 from weft.search import Index
-from weft.storage.catalogue import FILE
+from weft.storage.database import FILE
 from weft.types import Document, Ranking, TokenVectors
 
 logger = logging.getLogger("weft.integrations")
