@@ -22,6 +22,10 @@ MODULES = {
     "weft.generative.token_text": "weft.generative.corpus_index",
     "weft.index": "weft.storage",
     "weft.search.bm25": "weft.evaluation.bm25",
+    "weft.search.brute": "weft.storage.segments.terms",
+    "weft.search.coded": "weft.storage.segments.coded",
+    "weft.search.floors": "weft.storage.segments.tops",
+    "weft.search.terms": "weft.storage.segments.terms",
     "weft.search.text": "weft.search.searcher",
 }
 

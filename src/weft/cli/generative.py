@@ -171,8 +171,9 @@ def _embed(name: str) -> Callable[[Sequence[str]], Any] | None:
     import numpy as np
 
     from weft.encoders import Encoder
+    from weft.encoders.loading import BUNDLED
 
-    encoder = Encoder.load(None if name == "weft-small" else name)
+    encoder = Encoder.load(None if name == BUNDLED.name else name)
 
     def embed(texts: Sequence[str]) -> Any:
         return np.stack([vectors.mean(axis=0) for vectors in encoder.encode_document(list(texts))])
