@@ -119,7 +119,7 @@ inline __m256 centred(const uint8_t* codes) {
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(wide, _mm256_set1_epi32(128)));
 }
 
-float inner(const uint8_t* row, const float* query, int64_t dim) {
+inline float inner(const uint8_t* row, const float* query, int64_t dim) {
     __m256 even = _mm256_setzero_ps(), odd = _mm256_setzero_ps();
     int64_t x = 0;
     for (; x + 16 <= dim; x += 16) {
@@ -131,6 +131,13 @@ float inner(const uint8_t* row, const float* query, int64_t dim) {
     float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
     for (; x < dim; ++x) sum += static_cast<float>(row[x] - 128) * query[x];
     return sum;
+}
+
+void products(const uint8_t* row, const float* query, int64_t dim, uint32_t mask, float* out) {
+    for (; mask != 0; mask &= mask - 1) {
+        const int i = __builtin_ctz(mask);
+        out[i] = inner(row, query + i * dim, dim);
+    }
 }
 
 template <int Rows>
@@ -400,7 +407,7 @@ void widen(const uint8_t* codes, int64_t count, float inverse, float* out) {
 }  // namespace weft::avx2_bytes
 
 const weft::ByteKernels weft::kAvx2Bytes = {
-    weft::avx2_bytes::maxima, weft::avx2_bytes::dots, weft::avx2_bytes::near, weft::avx2_bytes::inner,
+    weft::avx2_bytes::maxima, weft::avx2_bytes::dots, weft::avx2_bytes::near, weft::avx2_bytes::products,
     weft::avx2_bytes::similarities, weft::avx2_bytes::block_similarities, weft::avx2_bytes::lift,
     weft::avx2_bytes::column_thresholds, weft::avx2_bytes::threshold, weft::avx2_bytes::reach, weft::avx2_bytes::above,
     weft::avx2_bytes::raise, weft::avx2_bytes::drain_sums, weft::avx2_bytes::expand, weft::avx2_bytes::sketch_cells,

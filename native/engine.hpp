@@ -93,9 +93,16 @@ Reranked rerank(const ByteKernels&, const EngineData&, const float* query, int64
 void score_codes(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed, int64_t count,
                  float* scores);
 
-// Both: the best `keep` by integers, with the scores of `score_codes`, best first.
-Reranked best_documents(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed,
-                        int64_t count, const Rerank&);
+// Both: the best `keep` by integers, ranked by the scores of `score_codes`, with the pairs of tokens these are sums of.
+struct BestDocuments {
+    std::vector<Scored> documents;    // best first; ties go to the lower document
+    std::vector<int32_t> tokens;      // (documents, query tokens): the document token that counts, by its place in the document,
+                                      // the first of equals; −1 where something stands in, or in a document without tokens
+    std::vector<float> similarities;  // (documents, query tokens): what it counts; their sum in double precision is the score
+    float error;                      // as in `Reranked`
+};
+BestDocuments best_documents(const ByteKernels&, const EngineData&, const float* query, int64_t tokens, const int32_t* listed,
+                             int64_t count, const Rerank&);
 
 // The vectors behind the codes: (token of the listed documents, dim) floats.
 void decode(const ByteKernels&, const EngineData&, const int32_t* listed, int64_t count, float* out);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "byte_query.hpp"
@@ -36,13 +37,30 @@ void check_starts(const Input<T, 1>& starts, int64_t end, const char* message) {
     require(good && starts.data()[count - 1] == end, message);
 }
 
-// A new NumPy array that owns a copy of the values.
+// A new NumPy array that owns the values: all of them, or in rows of `width`.
+template <class T, class... Width>
+auto to_numpy(std::vector<T> values, size_t rows, Width... width) {
+    auto held = std::make_unique<std::vector<T>>(std::move(values));
+    held->reserve(1);  // an array needs an address, even if nothing is there
+    T* data = held->data();
+    nb::capsule owner(held.get(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    held.release();
+    return nb::ndarray<nb::numpy, T, nb::ndim<1 + sizeof...(Width)>>(data, {rows, width...}, owner);
+}
 template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(const std::vector<T>& values) {
-    auto owned = std::make_unique<T[]>(values.size());
-    std::copy(values.begin(), values.end(), owned.get());
-    nb::capsule owner(owned.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned.release(), {values.size()}, owner);
+auto to_numpy(std::vector<T> values) {
+    const size_t count = values.size();
+    return to_numpy(std::move(values), count);
+}
+
+auto columns(const std::vector<weft::Scored>& scored) {
+    std::vector<int32_t> documents;
+    std::vector<float> scores;
+    for (const weft::Scored& s : scored) {
+        documents.push_back(s.document);
+        scores.push_back(s.score);
+    }
+    return std::make_pair(to_numpy(std::move(documents)), to_numpy(std::move(scores)));
 }
 
 using Listing = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -70,7 +88,11 @@ public:
         require(static_cast<int64_t>(offsets.shape(0)) - 1 <= INT32_MAX, "a segment has at most 2^31 - 1 documents");
         data_.dim = dim;
         data_.documents = static_cast<int64_t>(offsets.shape(0)) - 1;
-        for (int64_t d = 0; d < data_.documents; ++d) data_.filled += offsets.data()[d] < offsets.data()[d + 1];
+        for (int64_t d = 0; d < data_.documents; ++d) {
+            const int64_t length = offsets.data()[d + 1] - offsets.data()[d];
+            require(length <= INT32_MAX, "a document has at most 2^31 - 1 tokens");
+            data_.filled += length > 0;
+        }
         data_.offsets = offsets.data();
         data_.bits = 8;
         data_.codes = codes.data();
@@ -103,7 +125,9 @@ public:
     }
 
     auto rerank(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience) const {
-        return ranked(weft::rerank, query, listed, {patience, keep});
+        const weft::Reranked found = ranked(weft::rerank, query, listed, {patience, keep});
+        const auto [documents, scores] = columns(found.documents);
+        return nb::make_tuple(documents, scores, found.error);
     }
 
     auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience,
@@ -112,7 +136,12 @@ public:
             require(missing->shape(0) == query.shape(0), "missing must have an entry per query token");
             for (size_t i = 0; i < missing->shape(0); ++i) require(std::isfinite(missing->data()[i]), "missing must be finite");
         }
-        return ranked(weft::best_documents, query, listed, {patience, keep, missing ? missing->data() : nullptr});
+        weft::BestDocuments found =
+            ranked(weft::best_documents, query, listed, {patience, keep, missing ? missing->data() : nullptr});
+        const auto [documents, scores] = columns(found.documents);
+        const size_t rows = found.documents.size(), width = query.shape(0);
+        return nb::make_tuple(documents, scores, found.error, to_numpy(std::move(found.tokens), rows, width),
+                              to_numpy(std::move(found.similarities), rows, width));
     }
 
     auto score(const Input<float, 2>& query, const Input<int32_t, 1>& listed) const {
@@ -150,24 +179,16 @@ private:
                                      allowed ? allowed->data() : nullptr, probe, checked ? checked->data() : nullptr);
     }
 
-    template <class Function>
-    nb::tuple ranked(Function function, const Input<float, 2>& query, const Input<int32_t, 1>& listed, const weft::Rerank& how) const {
+    template <class Result>
+    Result ranked(Result (*function)(const weft::ByteKernels&, const weft::EngineData&, const float*, int64_t, const int32_t*, int64_t,
+                                     const weft::Rerank&),
+                  const Input<float, 2>& query, const Input<int32_t, 1>& listed, const weft::Rerank& how) const {
         check_query(query);
         check_listed(listed);
         const weft::ByteKernels& kernels = *weft::active_level().bytes;
-        weft::Reranked result;
-        {
-            const nb::gil_scoped_release release;
-            result = function(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
-                              static_cast<int64_t>(listed.shape(0)), how);
-        }
-        std::vector<int32_t> documents;
-        std::vector<float> scores;
-        for (const weft::Scored& s : result.documents) {
-            documents.push_back(s.document);
-            scores.push_back(s.score);
-        }
-        return nb::make_tuple(to_numpy(documents), to_numpy(scores), result.error);
+        const nb::gil_scoped_release release;
+        return function(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
+                        static_cast<int64_t>(listed.shape(0)), how);
     }
 
     void set_cells() {

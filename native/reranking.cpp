@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -71,6 +72,23 @@ double imputed(double greatest, const float* missing, int64_t token, float scale
     return missing == nullptr ? greatest : std::max(greatest, double{missing[token]} * double{scale});
 }
 
+// A product and its token in one number, the greater for a greater product and, of equal ones, for the earlier token: a maximum
+// of such numbers needs no branch, which nobody could predict.
+int64_t key(float product, int64_t token) {
+    const float sound = std::max(-FLT_MAX, product) + 0.0f;  // not a NaN, and no −0, which would be less than 0
+    int32_t bits;
+    std::memcpy(&bits, &sound, 4);
+    return int64_t{bits ^ (bits >> 31 & INT32_MAX)} * (int64_t{1} << 32) + (INT32_MAX - token);
+}
+float product_of(int64_t key) {
+    const auto ordered = static_cast<int32_t>(key >> 32);
+    const int32_t bits = ordered ^ (ordered >> 31 & INT32_MAX);
+    float product;
+    std::memcpy(&product, &bits, 4);
+    return product;
+}
+int32_t token_of(int64_t key) { return INT32_MAX - static_cast<int32_t>(key & INT32_MAX); }
+
 // Sum-of-max with the unrounded query in single precision. Of a query token's similarities within a document, those to the
 // rounded token say which can be the greatest: |q·x − q̂·x| ≤ |q − q̂| · |x|, so none that lies further than twice that below the
 // greatest. Only these, a few of a hundred, are computed again.
@@ -84,33 +102,59 @@ public:
             reach_[static_cast<size_t>(i)] = static_cast<int16_t>(std::min(bytes.rounding(i) * data.norm * 1.001 + 2, 32767.0));
     }
 
-    float score(int32_t document) {
+    // The score, and for each query token the document token that counts, or −1, and how much it counts.
+    float score(int32_t document, int32_t* counting, float* similarities) {
         const int64_t length = data_.offsets[document + 1] - data_.offsets[document];
-        if (length == 0 || bytes_.tokens() == 0) return 0;
+        if (length == 0 || bytes_.tokens() == 0) {
+            std::fill(counting, counting + bytes_.tokens(), -1);
+            std::fill(similarities, similarities + bytes_.tokens(), 0.0f);
+            return 0;
+        }
         const uint8_t* rows = rows_.of(document);
         dots_.resize(static_cast<size_t>(length * kPage));
         masks_.resize(static_cast<size_t>(length));
         double sum = 0;
         for (int64_t p = 0; p < bytes_.pages(); ++p) {
-            const int lanes = bytes_.page(p).lanes;
-            const uint32_t used = lanes < kPage ? (uint32_t{1} << lanes) - 1 : ~uint32_t{0};
             kernels_.dots(rows, length, bytes_.page(p), dots_.data());
             kernels_.near(dots_.data(), length, &reach_[static_cast<size_t>(p * kPage)], masks_.data());
-            float greatest[kPage];
-            std::fill(greatest, greatest + kPage, -FLT_MAX);
-            for (int64_t t = 0; t < length; ++t) {
-                for (uint32_t mask = masks_[static_cast<size_t>(t)] & used; mask != 0; mask &= mask - 1) {
-                    const int i = __builtin_ctz(mask);
-                    const float product = kernels_.inner(rows + t * data_.dim, query_ + (p * kPage + i) * data_.dim, data_.dim);
-                    greatest[i] = std::max(greatest[i], product);
-                }
+            int64_t greatest[kPage];
+            find_greatest(rows, length, p, greatest);
+            float found[kPage];
+            int32_t first[kPage];
+            for (int i = 0; i < kPage; ++i) found[i] = product_of(greatest[i]) / data_.scale;
+            for (int i = 0; i < kPage; ++i) first[i] = token_of(greatest[i]);
+            const int lanes = bytes_.page(p).lanes;
+            const float* missing = missing_ == nullptr ? nullptr : missing_ + p * kPage;
+            for (int i = 0; i < lanes && missing != nullptr; ++i) {
+                first[i] = missing[i] > found[i] ? -1 : first[i];
+                found[i] = std::max(found[i], missing[i]);
             }
-            for (int i = 0; i < lanes; ++i) sum += imputed(double{greatest[i]}, missing_, p * kPage + i, data_.scale);
+            for (int i = 0; i < lanes; ++i) sum += double{found[i]};
+            std::copy_n(first, lanes, counting + p * kPage);
+            std::copy_n(found, lanes, similarities + p * kPage);
         }
-        return static_cast<float>(sum / data_.scale);
+        return static_cast<float>(sum);
     }
 
 private:
+    // The greatest products of the page's tokens among those that `near` left.
+    void find_greatest(const uint8_t* rows, int64_t length, int64_t p, int64_t* greatest) const {
+        std::fill(greatest, greatest + kPage, key(-FLT_MAX, 0));
+        const float* query = query_ + p * kPage * data_.dim;
+        const int lanes = bytes_.page(p).lanes;
+        const uint32_t used = lanes < kPage ? (uint32_t{1} << lanes) - 1 : ~uint32_t{0};
+        float products[kPage];
+        for (int64_t t = 0; t < length; ++t) {
+            uint32_t mask = masks_[static_cast<size_t>(t)] & used;
+            if (mask == 0) continue;
+            kernels_.products(rows + t * data_.dim, query, data_.dim, mask, products);
+            for (; mask != 0; mask &= mask - 1) {
+                const int i = __builtin_ctz(mask);
+                greatest[i] = std::max(greatest[i], key(products[i], t));
+            }
+        }
+    }
+
     const ByteKernels& kernels_;
     const EngineData& data_;
     const float* query_;
@@ -182,17 +226,34 @@ void score_codes(const ByteKernels& kernels, const EngineData& data, const float
                  int64_t count, float* scores) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Scorer scorer(kernels, data, query, bytes);
-    for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c]);
+    std::vector<int32_t> counting(static_cast<size_t>(tokens));
+    std::vector<float> similarities(static_cast<size_t>(tokens));
+    for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c], counting.data(), similarities.data());
 }
 
-Reranked best_documents(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
-                        const int32_t* listed, int64_t count, const Rerank& settings) {
+BestDocuments best_documents(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
+                             const int32_t* listed, int64_t count, const Rerank& settings) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Reranked found = rerank(kernels, data, bytes, listed, count, settings);
+    const size_t kept = found.documents.size(), width = static_cast<size_t>(tokens);
     Scorer scorer(kernels, data, query, bytes, settings.missing);
-    for (Scored& s : found.documents) s.score = scorer.score(s.document);
-    std::sort(found.documents.begin(), found.documents.end(), better);
-    return found;
+    std::vector<int32_t> counting(kept * width);
+    std::vector<float> similarities(kept * width);
+    std::vector<std::pair<Scored, size_t>> order;  // with the row of what it is made of
+    order.reserve(kept);
+    for (size_t d = 0; d < kept; ++d) {
+        const int32_t document = found.documents[d].document;
+        order.push_back({{document, scorer.score(document, counting.data() + d * width, similarities.data() + d * width)}, d});
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return better(a.first, b.first); });
+    BestDocuments best{std::move(found.documents), std::vector<int32_t>(kept * width), std::vector<float>(kept * width), found.error};
+    for (size_t d = 0; d < kept; ++d) {
+        best.documents[d] = order[d].first;
+        const size_t row = order[d].second * width;
+        std::copy_n(counting.data() + row, width, best.tokens.data() + d * width);
+        std::copy_n(similarities.data() + row, width, best.similarities.data() + d * width);
+    }
+    return best;
 }
 
 void decode(const ByteKernels& kernels, const EngineData& data, const int32_t* listed, int64_t count, float* out) {

@@ -174,10 +174,69 @@ def test_scores_are_those_of_the_unrounded_query(case, keep):
     slack = 1e-5 * (np.abs(q).sum() * 300 / made.scale + 1e-30)
     np.testing.assert_allclose(engine.score(q, everything(made)), exact, rtol=1e-5, atol=slack)
     listed = rng.permutation(everything(made)).astype(np.int32)
-    best, scores, _ = engine.best(q, listed, keep, 0)
+    best, scores, *_ = engine.best(q, listed, keep, 0)
     assert sorted(best.tolist()) == sorted(engine.rerank(q, listed, keep, 0)[0].tolist())
     assert scores.tolist() == engine.score(q, best).tolist()
     assert best.tolist() == [d for _, d in sorted(zip(-scores, best, strict=True))]
+
+
+@given(cases(), st.integers(0, 6), st.booleans(), st.booleans())
+def test_the_best_come_with_the_pairs_that_make_their_scores(case, keep, imputing, twins):
+    rng, made, q = case
+    if twins and made.codes is None:  # tokens that only their place tells apart
+        made.rows[1::2] = made.rows[0 : len(made.rows) - 1 : 2]
+    missing = None
+    if imputing:
+        exact = [oracle.exact_similarities(made, q, d).ravel() for d in range(len(made.offsets) - 1)]
+        found = np.concatenate([*exact, [1.0]]).astype(np.float32)
+        missing = rng.choice(found, len(q))
+    listed = rng.permutation(everything(made)).astype(np.int32)
+    documents, scores, _, tokens, similarities = made.engine().best(q, listed, keep, 0, missing)
+    assert tokens.dtype == np.int32
+    assert similarities.dtype == np.float32
+    assert tokens.shape == similarities.shape == (len(documents), len(q))
+    sums = np.cumsum(similarities.astype(np.float64), axis=1)[:, -1:]  # in order
+    assert scores.tolist() == (sums.astype(np.float32).ravel().tolist() if len(q) else [0.0] * len(documents))
+    assert documents.tolist() == [d for _, d in sorted(zip(-scores, documents, strict=True))]
+    for d, chosen, counted in zip(documents, tokens, similarities, strict=True):
+        expected = oracle.exact_similarities(made, q, d)  # (tokens, n)
+        if len(expected) == 0:
+            assert (chosen == -1).all()
+            assert (counted == 0).all()
+            continue
+        slack = 1e-5 * np.sqrt(np.square(q.astype(np.float64)).sum(axis=1)) * made.norm / made.scale
+        greatest = expected.max(axis=0)
+        stands_in = chosen == -1
+        if missing is None:
+            assert not stands_in.any()
+        else:
+            assert counted[stands_in].tolist() == missing[stands_in].tolist()
+            assert (counted >= missing).all()
+            assert (missing - greatest >= -slack)[stands_in].all()
+        pairs = np.flatnonzero(~stands_in)
+        assert (np.abs(counted - expected[chosen, np.arange(len(q))]) <= slack)[pairs].all()
+        assert (counted >= greatest - slack)[pairs].all()
+        rows = oracle.documents(made)[d]
+        for i in pairs:  # no token before it has the same codes
+            assert not (rows[: chosen[i]] == rows[chosen[i]]).all(axis=1).any()
+
+
+def test_a_token_that_is_found_as_well_as_imputed_counts_as_found():
+    made = oracle.problem(np.random.default_rng(0), [2, 0, 3], 8, scale=1.0)
+    made.rows[:] = 128
+    made.rows[[1, 3, 4], 0] = 130
+    engine, listed = made.engine(), np.arange(3, dtype=np.int32)
+    q = np.eye(8, dtype=np.float32)[:3]
+    for missing, tokens, similarities in (
+        ([2, 0, 0.5], {0: [1, 0, -1], 1: [-1] * 3, 2: [1, 0, -1]}, [2, 0, 0.5]),
+        ([1.5, -1, -1], {0: [1, 0, 0], 1: [-1] * 3, 2: [1, 0, 0]}, [2, 0, 0]),
+        ([2.5, 0, 0], {0: [-1, 0, 0], 1: [-1] * 3, 2: [-1, 0, 0]}, [2.5, 0, 0]),
+    ):
+        documents, scores, _, found, counted = engine.best(q, listed, 3, 0, np.array(missing, np.float32))
+        assert documents.tolist() == [0, 2, 1]
+        assert [row.tolist() for row in found] == [tokens[d] for d in (0, 2, 1)]
+        assert counted.tolist() == [similarities, similarities, [0, 0, 0]]
+        assert scores.tolist() == [sum(similarities), sum(similarities), 0]
 
 
 def test_a_cell_beyond_the_last_reads_the_last_one():

@@ -34,7 +34,7 @@ def test_the_view_is_the_file(path):
     assert view.shape == (file.nbytes,) == (path.stat().st_size,)
     assert view.tobytes() == path.read_bytes()
     assert not view.flags.writeable
-    with pytest.raises(ValueError, match="read-only|WRITEABLE"):
+    with pytest.raises(ValueError, match="WRITEABLE"):
         view.setflags(write=True)
 
 
