@@ -101,9 +101,7 @@ class Engine:
         NDArray[np.int32],  # (kept,): documents, best first, ties by document
         NDArray[np.float32],  # (kept,): float32 of the sum, in double precision, of the row of similarities
         float,  # no integer score by which documents were kept is further off
-        NDArray[
-            np.int32
-        ],  # (kept, query tokens): the token of the document that counts, from 0, the first of equals; or -1
+        NDArray[np.int32],  # (kept, query tokens): the document's token that counts, the first of equals, from 0; or -1
         NDArray[np.float32],  # (kept, query tokens): what it counts; `missing` where the token is -1
     ]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...

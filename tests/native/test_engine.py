@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import weft
 from native import engine_oracle as oracle
 from weft import _native
-from weft.storage import codec
+from weft.storage.codecs import clustering
 
 TOKENS = (0, 1, 8, 9, 16, 17, 31, 32, 33, 70)
 
@@ -457,5 +457,5 @@ def test_every_simd_level_gives_the_same_answers():
 def test_padding_columns_change_nothing():
     """A dimension that is no multiple of 4 is coded in the next one, by a rotation with orthonormal rows."""
     for dim in (1, 5, 127, 128):
-        matrix = codec.rotation(dim, 1)
+        matrix = clustering.rotation(dim, 1)
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(dim), atol=1e-5)
