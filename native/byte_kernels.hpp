@@ -11,11 +11,12 @@
 
 namespace weft {
 
-constexpr int kPage = 32;       // query tokens scored at once
-constexpr int kBlock = 8;       // centroids scored at once
-constexpr int kRowShift = 7;    // dot >> 7 is a similarity of 0 … 255; negative ones become 0
+constexpr int kDimMultiple = 4;  // dimensions are multiples of it
+constexpr int kPage = 32;        // query tokens scored at once
+constexpr int kBlock = 8;        // centroids scored at once
+constexpr int kRowShift = 7;     // dot >> 7 is a similarity of 0 … 255; negative ones become 0
 
-// 32 query tokens. dim is a multiple of 4; lanes beyond the last token are zero.
+// 32 query tokens; lanes beyond the last token are zero.
 struct QueryPage {
     const int8_t* panel;     // (dim / 4, 32, 4): four coordinates of every token, then the next four
     const int16_t* bias;     // (32, 2): −128 · Σ q over the even and the odd pairs of coordinates, modulo 2^16

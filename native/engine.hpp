@@ -32,7 +32,7 @@ struct EngineData {
     const uint8_t* centroid_codes;
     const int64_t* list_starts;  // (centroids + 1)
     const int32_t* lists;        // documents of a centroid, ascending; or null and
-    const uint16_t* steps;       // from one listed document to the next, beginning at −1; 0: 65535 on, and none there
+    const uint16_t* steps;       // from one listed document to the next, beginning at −1; 0: kLongStep on, and none there
     const uint8_t* lifts;        // (cells): what a cell's spread adds to a similarity, see `cell_lift`; or null
     // Sketches (byte_kernels.hpp), or null:
     const int8_t* codebooks;     // (dim / 4, 16, 4)
@@ -41,10 +41,13 @@ struct EngineData {
     int64_t centroids;
     const uint8_t* centroid_rows;    // (centroids, dim): the same codes as centroid_codes
     const int8_t* levels;            // (kTables, kLevels)
-    const uint8_t* token_centroids;  // (tokens, 3): 22 bits of centroid, 2 of the table of levels; low byte first
+    const uint8_t* token_centroids;  // (tokens, kLabelBytes): kCentroidBits of centroid, 2 of the table of levels; low byte first
 };
-constexpr int kTables = 4;
-constexpr int kCentroidBits = 22;
+constexpr double kCodeNorm = 290;  // whoever codes vectors scales the longest to this norm at most; rounding adds √dim/2
+constexpr int kTables = 4;         // of levels
+constexpr int kCentroidBits = 22;  // of a token's label; the two above them are its table
+constexpr int kLabelBytes = 3;
+constexpr int kLongStep = 65535;   // what a step of 0 is worth
 
 // Of two cells equally near, the wider one is the more likely to hold a near token. kSpread is how much of a cell's spread, the
 // root of its tokens' mean squared distance to it, counts as similarity: probing 8 cells then finds what 12 did before.

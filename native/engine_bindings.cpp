@@ -23,8 +23,6 @@ namespace {
 template <class T, int Dimensions>
 using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 
-constexpr double kCodeNorm = 290;  // storage/codec.py scales the longest stored vector to this; rounding adds √dim/2
-
 void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);
 }
@@ -81,7 +79,7 @@ public:
           levels_(levels), token_centroids_(token_centroids), codebooks_(codebooks), sketches_(sketches) {
         const auto dim = static_cast<int64_t>(cell_codes.shape(1));
         const auto tokens = static_cast<int64_t>(codes.shape(0));
-        require(dim > 0 && dim % 4 == 0 && dim <= weft::kMaxDim, "codes must have a multiple of 4 columns, at most 16384");
+        require(dim > 0 && dim % weft::kDimMultiple == 0 && dim <= weft::kMaxDim, "codes must have a multiple of 4 columns, at most 16384");
         require(std::isfinite(scale) && scale > 0, "scale must be positive");
         require(!norm || (std::isfinite(*norm) && *norm >= 0), "norm must be finite and not negative");
         check_starts(offsets, tokens, "offsets must rise from 0 to the number of tokens");
@@ -97,7 +95,7 @@ public:
         data_.bits = 8;
         data_.codes = codes.data();
         data_.scale = scale;
-        data_.norm = norm ? *norm : kCodeNorm + std::sqrt(static_cast<double>(dim)) / 2;
+        data_.norm = norm ? *norm : weft::kCodeNorm + std::sqrt(static_cast<double>(dim)) / 2;
         set_cells();
         set_lists();
         if (spread) set_lifts(*spread);
@@ -226,7 +224,7 @@ private:
         for (int64_t c = 0; c < data_.centroids; ++c) {
             int64_t at = -1;
             for (int64_t l = data_.list_starts[c]; l < data_.list_starts[c + 1]; ++l)
-                at += data_.steps[l] != 0 ? data_.steps[l] : 65535;
+                at += data_.steps[l] != 0 ? data_.steps[l] : weft::kLongStep;
             require(at < data_.documents, "lists must name documents");
         }
     }
@@ -262,7 +260,7 @@ private:
         data_.levels = tables_;
         require(static_cast<int64_t>(codes_.shape(1)) == weft::packed_width(data_.dim, data_.bits),
                 "codes must have 4 bytes per bit for every 32 dimensions");
-        require(token_centroids_ && static_cast<int64_t>(token_centroids_->shape(0)) == tokens && token_centroids_->shape(1) == 3,
+        require(token_centroids_ && static_cast<int64_t>(token_centroids_->shape(0)) == tokens && token_centroids_->shape(1) == weft::kLabelBytes,
                 "token_centroids must have 3 bytes per token");
         require(centroid_rows_ && static_cast<int64_t>(centroid_rows_->shape(0)) == data_.centroids &&
                     static_cast<int64_t>(centroid_rows_->shape(1)) == data_.dim && (data_.centroids > 0 || tokens == 0),
@@ -305,6 +303,20 @@ private:
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+    // What Python must know of the layout to write it.
+    module.attr("DIM_MULTIPLE") = weft::kDimMultiple;
+    module.attr("MAX_DIM") = weft::kMaxDim;
+    module.attr("CODE_NORM") = weft::kCodeNorm;
+    module.attr("BLOCK") = weft::kBlock;
+    module.attr("LONG_STEP") = weft::kLongStep;
+    module.attr("GROUP") = weft::kGroup;
+    module.attr("TABLES") = weft::kTables;
+    module.attr("CENTROID_BITS") = weft::kCentroidBits;
+    module.attr("LABEL_BYTES") = weft::kLabelBytes;
+    module.attr("SPREAD") = weft::kSpread;
+    module.attr("ENTRIES") = weft::kEntries;
+    module.attr("SUB_VECTOR") = weft::kSubVector;
+    module.attr("CELL_BYTES") = weft::kCellBytes;
     nb::class_<Engine>(module, "Engine")
         .def(nb::init<Input<int64_t, 1>, Input<uint8_t, 2>, float, Input<uint8_t, 2>, Input<int32_t, 1>, Input<int32_t, 1>,
                       Input<uint8_t, 1>, Input<int64_t, 1>, Listing, Optional<double>, Optional<Input<uint8_t, 2>>,

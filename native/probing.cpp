@@ -209,7 +209,7 @@ private:
         int32_t at = -1;
         for (int64_t l = 0; l < length; ++l) {
             const int32_t step = data_.steps[first + l];
-            at += step != 0 ? step : 65535;
+            at += step != 0 ? step : kLongStep;
             *out = at;
             out += step != 0;
         }

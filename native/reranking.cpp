@@ -45,12 +45,12 @@ public:
         const int64_t first = data_.offsets[document] + begin, last = data_.offsets[document] + std::min(end, length);
         for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data_.codes + at);
         if (data_.bits != 8)
-            for (int64_t at = first * 3; at < last * 3; at += 64) __builtin_prefetch(data_.token_centroids + at);
+            for (int64_t at = first * kLabelBytes; at < last * kLabelBytes; at += 64) __builtin_prefetch(data_.token_centroids + at);
     }
 
 private:
     uint32_t label(int64_t token) const {
-        const uint8_t* at = data_.token_centroids + token * 3;
+        const uint8_t* at = data_.token_centroids + token * kLabelBytes;
         return at[0] | uint32_t{at[1]} << 8 | uint32_t{at[2]} << 16;
     }
     // Checked here and not when the segment is opened, which would read a label of every token.

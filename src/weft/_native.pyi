@@ -5,6 +5,34 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+# The layout of a coded segment, as native/engine.hpp and native/byte_kernels.hpp describe it.
+DIM_MULTIPLE: int
+"""Codes have a multiple of so many columns."""
+MAX_DIM: int
+"""And no more than so many."""
+CODE_NORM: float
+"""Norm of the longest vector in the units of the codes, before rounding: beyond it, integer scores could overflow."""
+BLOCK: int
+"""Centroids of a cell are stored in blocks of so many."""
+LONG_STEP: int
+"""What a step of 0 in the list of a centroid is worth."""
+GROUP: int
+"""Coordinates whose residual codes are packed together."""
+TABLES: int
+"""Tables of levels that residuals are rounded to."""
+CENTROID_BITS: int
+"""Of a token's label; the bits above them are the number of its table."""
+LABEL_BYTES: int
+"""Of a token's label."""
+SPREAD: float
+"""How much of a cell's spread counts as similarity when cells are chosen."""
+ENTRIES: int
+"""Of a codebook of the sketches."""
+SUB_VECTOR: int
+"""Coordinates that an entry stands for."""
+CELL_BYTES: int
+"""That a sketch begins with: the number of the token's cell."""
+
 def simd_level() -> str: ...
 def simd_levels() -> list[str]: ...
 def score(

@@ -16,6 +16,7 @@ from weft.storage.codecs import clustering as codec
 from weft.storage.codecs import residual
 
 NORM = 290.0
+SPREAD = 0.32
 KINDS = ("normal", "long", "short", "spike", "zero")
 
 
@@ -192,7 +193,7 @@ def lifts(made: Problem) -> np.ndarray:
         return np.zeros(len(made.cells), dtype=np.int64)
     longest = 32767 / max(made.norm, 1.0) - made.dim**0.5 / 2
     spread = made.spread.astype(np.float64) * np.float64(np.float32(made.scale))
-    return np.clip(np.floor(0.32 * spread * longest / 128), 0, 255).astype(np.int64)
+    return np.clip(np.floor(SPREAD * spread * longest / 128), 0, 255).astype(np.int64)
 
 
 def similarities(made: Problem, codes) -> np.ndarray:
