@@ -7,7 +7,7 @@ from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
 from weft.storage.codecs import CODECS
 from weft.storage.codecs import clustering as codec
 from weft.storage.arrays import Arrays
-from weft.storage.segments.coded import CELLS, CENTROIDS, REFINE, CodedSegment
+from weft.storage.segments.coded import CELLS, REFINE, CodedSegment
 from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment
 from weft.types import TokenVectors
@@ -39,10 +39,10 @@ def test_the_walk_reads_the_lists_of_what_the_engine_finds(segment):
         rotated = segment.rotate(rng.standard_normal((6, 8)).astype(np.float32))
         scored, touched = counter.walk(rotated)
         named = set(np.concatenate([lists[starts[c] : starts[c + 1]] for c in touched]).tolist())
-        found = segment.candidates(rotated, None, CELLS, CENTROIDS, 200)
+        found = segment.candidates(rotated, None, CELLS, counter.centroids, 200)
         # The engine ranks centroids by bytes: a few at the edge differ.
         assert np.mean([d in named for d in found.tolist()]) > 0.97
-        assert len(touched) <= 6 * CENTROIDS <= scored
+        assert len(touched) <= 6 * counter.centroids <= scored
 
 
 def test_centroids_are_read_in_the_order_of_their_cells(segment):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import weft
 from weft import Document, TokenVectors
 from weft.search import Index
-from weft.storage.segments.tops import Top, kth_similarity
 from weft.storage import merger
 from weft.storage.segments import sample
+from weft.storage.segments.tops import Top, kth_similarity
 
 DIM, N = 16, 300
 WIDE = {"n_probe": 200, "k_prime": 10**6, "refine": N}
@@ -36,6 +36,7 @@ def index(corpus, tmp_path_factory):
     """A coded segment of 250 documents and a flat one of 50."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merger, "CODED_TOKENS", 1000)
+        patch.setattr(merger, "CODED_SHARE", 1)
         with Index.create(tmp_path_factory.mktemp("floors") / "f.weft", DIM) as made:
             named = [Document(f"d{i}", metadata={"n": i}) for i in range(N)]
             vectors = TokenVectors.from_list(corpus[0])

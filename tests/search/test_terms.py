@@ -77,6 +77,7 @@ def test_in_coded_segments(alignment, bits, tmp_path, monkeypatch):
     ids = [rng.integers(0, 9, len(d)) for d in D]
     salience = [rng.random(len(d)).astype(np.float32) for d in D]
     monkeypatch.setattr(merger, "CODED_TOKENS", 200)
+    monkeypatch.setattr(merger, "CODED_SHARE", 1)
     with Index.create(tmp_path / "c", 8, bits=bits) as index:
         named = [Document(f"d{i}", "", {"n": i}) for i in range(60)]
         index.add(named[:50], TokenVectors.from_list(D[:50], ids[:50], salience[:50]))

@@ -8,7 +8,7 @@ from weft.errors import CorruptIndexError
 from weft.storage import merger as module
 from weft.storage.arrays import Arrays, write_arrays
 from weft.storage.codecs import CODECS
-from weft.storage.segments import open_segment
+from weft.storage.segments import open_segment, writing
 from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment
 
@@ -107,7 +107,8 @@ def test_probing_everything_finds_the_nearest(tmp_path, bits):
     assert all(d % 2 == 0 for d in stored.candidates(query, allowed, 1000, 100_000, 20))
 
 
-def test_bytes_per_token(tmp_path):
+def test_bytes_per_token(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "FINE_BELOW", 1)  # as in a large segment
     vectors = texts(documents=1500, dim=128)
     plain = TokenVectors.trusted(vectors.values, vectors.offsets)
     size = {bits: written(tmp_path, plain, bits).nbytes - 128 * 128 * 4 for bits in BITS}  # less the rotation

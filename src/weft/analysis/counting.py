@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.storage.codecs.base import to_floats
 from weft.storage.codecs.sketch import SUB_VECTOR
-from weft.storage.segments.coded import CELLS, CENTROIDS, REFINE, SKETCHED, UNSKETCHED, CodedSegment
+from weft.storage.segments.coded import CELLS, REFINE, SKETCHED, UNSKETCHED, CodedSegment
 from weft.storage.segments.plan import SPARE
 
 SPREAD = 0.32
@@ -98,6 +98,8 @@ class SearchCounter:
         self._starts = book.cell_starts
         self._list_lengths = np.diff(segment.arrays["list_starts"])
         self._spread = book.spread
+        self.centroids = max(round(segment.default_centroids), 1)
+        """Whose lists are read for each query token."""
 
     def count(self, query: NDArray[np.float32], k: int) -> dict[str, int]:
         """Return the operations of each stage for query vectors (n, dim)."""
@@ -106,8 +108,8 @@ class SearchCounter:
         dim = rotated.shape[1]
         keep = max(REFINE if segment.sketched else UNSKETCHED * REFINE, 4 * k)
         wanted = min(SKETCHED * keep if segment.sketched else keep, len(segment))
-        listed = segment.candidates(rotated, None, CELLS, CENTROIDS, wanted)
-        refined = segment.candidates(rotated, None, CELLS, CENTROIDS, wanted, keep)
+        listed = segment.candidates(rotated, None, CELLS, self.centroids, wanted)
+        refined = segment.candidates(rotated, None, CELLS, self.centroids, wanted, keep)
         counts = {"rotation": 2 * n * segment.dim * dim}
         if wanted < int((self.lengths > 0).sum()):  # else all documents are candidates, and nothing is probed
             scored, touched = self.walk(rotated)
@@ -131,5 +133,5 @@ class SearchCounter:
         for i, cells in enumerate(probed):
             own = np.concatenate([np.arange(self._starts[c], self._starts[c + 1]) for c in cells])
             scored += len(own)
-            touched.append(own[np.argsort(-(self._centroids[own] @ rotated[i]))[:CENTROIDS]])
+            touched.append(own[np.argsort(-(self._centroids[own] @ rotated[i]))[: self.centroids]])
         return scored, np.unique(np.concatenate(touched))

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 MODES = ("background", "inline", "off")
 CODED_TOKENS = 50_000
 """From this many tokens on a codebook is worth its training; below, scoring everything is fast enough."""
-MANY = 8
-"""In an index of this many times as many tokens, a quarter of `CODED_TOKENS` is enough: there every segment counts."""
+CODED_SHARE = 8
+"""In an index of twice that, an eighth of it is enough: many small segments scored whole would cost more than the rest."""
 _log = logging.getLogger(__name__)
 
 
 def codec_for(tokens: int, bits: int, index_tokens: int) -> Codec | None:
     """Return how a segment of so many tokens is stored in an index of so many; None leaves it flat."""
-    least = CODED_TOKENS if index_tokens < MANY * CODED_TOKENS else CODED_TOKENS // 4
+    least = CODED_TOKENS if index_tokens < 2 * CODED_TOKENS else CODED_TOKENS // CODED_SHARE
     return CODECS[bits] if tokens >= least else None
 
 
@@ -180,8 +180,9 @@ class Merger:
         tokens = int(sum(part.lengths.sum() for part in parts))
         with store.view() as view:
             codec = codec_for(tokens, store.bits, view.tokens)
+            others = [s.segment for s in view.segments]
         with store.new_file() as path:
-            write_segment(path, parts, codec, numbers=numbers)
+            write_segment(path, parts, codec, numbers=numbers, others=others)
             self.written_bytes += path.stat().st_size
             with store.committing() as catalogue:
                 catalogue.add_segment(path.name, len(numbers), tokens, int(numbers[0]))

@@ -52,6 +52,7 @@ class Addition(NamedTuple):
 class Store:
     """Create with `Store.create`, open with `Store.open`; a context manager."""
 
+    catalogue = Renamed("reading_catalogue")
     encoder = Renamed("encoder_fingerprint")
     weights = Renamed("salience_weighs")
 

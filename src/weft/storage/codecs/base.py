@@ -125,8 +125,8 @@ class Codec(ABC):
         """Return the byte codes of some tokens, (t, size)."""
 
     @abstractmethod
-    def codebook(self, stored: Arrays, tokens: int) -> Codebook | None:
-        """Return the codebook of a segment, None where too little of it is stored to code others with it."""
+    def codebook(self, stored: Arrays, trained: int) -> Codebook | None:
+        """Return the codebook of a segment, trained for so many tokens; None where too little of it is stored to code others with it."""
 
     @abstractmethod
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

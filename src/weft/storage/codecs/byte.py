@@ -38,7 +38,7 @@ class ByteCodec(Codec):
     def byte_rows(self, stored: Arrays, rows: NDArray[np.int64]) -> Bytes:
         return stored["codes"][rows]
 
-    def codebook(self, stored: Arrays, tokens: int) -> Codebook | None:
+    def codebook(self, stored: Arrays, trained: int) -> Codebook | None:
         if "spread" not in stored:
             return None
         matrix, starts = stored["rotation"], stored["cell_starts"]
@@ -49,7 +49,7 @@ class ByteCodec(Codec):
             starts,
             clustering.unblock(stored["centroid_codes"], starts, stored["cell_blocks"], matrix.shape[1]),
             stored["spread"],
-            int(stored.info.get("trained", tokens)),
+            trained,
         )
 
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

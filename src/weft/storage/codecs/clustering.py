@@ -99,7 +99,7 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     return codes
 
 
-def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: int = TOKENS_PER_CENTROID) -> Clusters:
+def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: float = TOKENS_PER_CENTROID) -> Clusters:
     """Find cells and centroids for rotated vectors (T, dim), float16 or float32, possibly on disk."""
     tokens = len(vectors)
     rng = np.random.default_rng(seed)

@@ -189,7 +189,7 @@ class ResidualCodec(Codec):
     def byte_rows(self, stored: Arrays, rows: NDArray[np.int64]) -> Bytes:
         return decode(stored["codes"][rows], stored["token_centroids"][rows], stored["centroid_rows"], stored["levels"])
 
-    def codebook(self, stored: Arrays, tokens: int) -> Codebook | None:
+    def codebook(self, stored: Arrays, trained: int) -> Codebook | None:
         if "spread" not in stored or "limits" not in stored:
             return None
         return Codebook(
@@ -199,7 +199,7 @@ class ResidualCodec(Codec):
             stored["cell_starts"],
             stored["centroid_rows"],
             stored["spread"],
-            int(stored.info.get("trained", tokens)),
+            trained,
         )
 
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -6,6 +6,7 @@ code where the alignment is the sum of max; other alignments score the best few 
 
 from __future__ import annotations
 
+import zlib
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -28,12 +29,20 @@ from weft.storage.segments.tops import LEAST_RANK, Top
 from weft.types import TokenVectors
 
 CELLS = 12
-CENTROIDS = 64
+K_PRIME = 2048
+"""Document tokens looked at for each query token, about: their centroids' lists are read …"""
+K_PRIME_TOKENS = 1_000_000
+"""… in segments of at least this many; below, fewer, with the root of their number."""
 REFINE = 120
 SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
 """Where they have none, this many times as many as by default must be scored in full for the same recall."""
+LEAST_CELLS = 6
+LEAST_K_PRIME = 256
+LEAST_CANDIDATES = 6
+"""So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: its documents
+may be all that a query is about."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
@@ -89,10 +98,15 @@ class CodedSegment(Segment):
         """The file, for a merge that copies from it."""
         return self._arrays
 
+    @property
+    def trained(self) -> int:
+        """Tokens that its codebook was trained for."""
+        return int(self._arrays.info.get("trained", self.n_tokens))
+
     def codebook(self) -> Codebook | None:
         """Return the codebook that other documents can be coded with, if it is stored."""
         self._verify_probed()
-        return self._codec.codebook(self._arrays, self.n_tokens)
+        return self._codec.codebook(self._arrays, self.trained)
 
     # -- vectors -------------------------------------------------------------------------------------
 
@@ -124,6 +138,10 @@ class CodedSegment(Segment):
     def _rotation(self) -> Floats:
         self._arrays.verify("rotation")
         return self._arrays["rotation"]
+
+    @cached_property
+    def _rotation_key(self) -> int:
+        return zlib.crc32(self._rotation)
 
     def rotate(self, query: NDArray[np.float32]) -> Floats:
         """Bring query vectors (n, dim) into the space of the codes."""
@@ -167,6 +185,20 @@ class CodedSegment(Segment):
         checked[listed] = True
 
     @cached_property
+    def _k_prime(self) -> float:
+        """Tokens to look at: of few tokens, fewer."""
+        return K_PRIME * min(self.n_tokens / K_PRIME_TOKENS, 1) ** 0.5
+
+    @property
+    def default_centroids(self) -> float:
+        """Centroids whose lists are read for each query token, by default."""
+        return self._k_prime / self._tokens_per_centroid
+
+    @cached_property
+    def _tokens_per_centroid(self) -> float:
+        return self.n_tokens / max(len(self._arrays["list_starts"]) - 1, 1)
+
+    @cached_property
     def sketched(self) -> bool:
         """True if tokens have sketches."""
         return "sketches" in self._arrays
@@ -176,7 +208,9 @@ class CodedSegment(Segment):
     def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:
         if not allowed.number:
             return Found.nothing()
-        rotated = self.rotate(query.values)
+        rotated = bar.rotated.get(self._rotation_key)
+        if rotated is None:
+            rotated = bar.rotated[self._rotation_key] = self.rotate(query.values)
         if plan.effort is None:
             return self._search_exactly(query, rotated, plan, allowed)
         listed = self.probe(rotated, plan, plan.effort, allowed, bar)
@@ -247,19 +281,27 @@ class CodedSegment(Segment):
         return self._engine.rerank(rotated, listed, keep, patience)
 
     def probe(self, rotated: Floats, plan: Plan, effort: Effort, allowed: Allowed, bar: Bar) -> NDArray[np.int32]:
-        """Return the documents worth scoring, best first."""
-        share = max(allowed.number, 1) / max(len(self), 1)
+        """Return the documents worth scoring, best first; raise the bar for other segments."""
+        kept = max(allowed.number, 1) / max(len(self), 1)
         by_default = REFINE if self.sketched else UNSKETCHED * REFINE
         keep = max(effort.refine or max(by_default, 4 * plan.k), plan.k)
-        centroids = -(-effort.k_prime // self._codec.tokens_per_centroid) if effort.k_prime else CENTROIDS
+        cells, k_prime = CELLS, self._k_prime
         # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
-        widened = min(1 / share, WIDEST)
+        widened = min(1 / kept, WIDEST)
         count = SKETCHED * keep if self.sketched else keep
-        if share < 1 / WIDEST:
+        if kept < 1 / WIDEST:
             count = max(count, min(allowed.number, FEW))
             keep = max(keep, REFINE if self.sketched else count)
-        cells = round((effort.n_probe or CELLS) * min(widened, 2))
-        return self.candidates(rotated, allowed.mask, cells, round(centroids * widened), count, keep)
+        elif bar.imputed is not None and plan.documents > allowed.number:
+            # One of several segments, and not the first: the best centroids of all lie in each by its share.
+            share = allowed.number / plan.documents
+            cells = max(round(cells * share**0.5), LEAST_CELLS)
+            k_prime = max(round(k_prime * share), LEAST_K_PRIME)
+            count = max(round(count * share**0.75), LEAST_CANDIDATES * plan.k)
+        # Tokens looked at, by the tokens that a centroid stands for.
+        centroids = (effort.k_prime or k_prime) / self._tokens_per_centroid
+        cells = round((effort.n_probe or cells) * min(widened, 2))
+        return self.candidates(rotated, allowed.mask, cells, max(round(centroids * widened), 1), count, keep, bar)
 
     def candidates(
         self,
@@ -269,15 +311,21 @@ class CodedSegment(Segment):
         centroids: int,
         count: int,
         keep: int | None = None,
+        bar: Bar | None = None,
     ) -> NDArray[np.int32]:
         """Return the most promising documents, best first; with `keep`, as many, by sketch: native/engine.hpp."""
         flags = None if allowed is None else allowed.view(np.uint8)
-        if keep is None or keep >= count or not self.sketched:
-            return self._engine.candidates(rotated, flags, cells, centroids, count)
+        bar = Bar() if bar is None else bar
         checked = self._checked["sketches"].view(np.uint8)
+        most = 0 if keep is None or keep >= count or not self.sketched else keep
         while True:
-            found, ready = self._engine.sketched(rotated, flags, cells, centroids, count, keep, checked)
+            found, ready, promise, sketch, imputed = self._engine.probe(
+                rotated, flags, cells, centroids, count, most, checked, bar.promise, bar.sketch, bar.imputed
+            )
             if ready:
+                bar.promise, bar.sketch = max(bar.promise, promise), max(bar.sketch, sketch)
+                if bar.imputed is None and len(imputed):
+                    bar.imputed = imputed
                 return found
             self._verify_documents("sketches", found)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +46,23 @@ class FlatSegment(Segment):
     # -- searching -----------------------------------------------------------------------------------
 
     def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:  # noqa: ARG002
-        ordinals = self.with_tokens(allowed.mask)
-        if not len(ordinals):
-            return Found.nothing()
-        if plan.missing is not None:
-            return self._search_above(query, plan, plan.missing, ordinals)
-        scores = score_documents(query, self.select(ordinals), plan.alignment, plan.threads)
+        if plan.missing is None and allowed.mask is None and self._whole is not None:
+            ordinals, documents = np.arange(len(self)), self._whole
+        else:
+            ordinals = self.with_tokens(allowed.mask)
+            if not len(ordinals):
+                return Found.nothing()
+            if plan.missing is not None:
+                return self._search_above(query, plan, plan.missing, ordinals)
+            documents = self.select(ordinals)
+        scores = score_documents(query, documents, plan.alignment, plan.threads)
         return _best(ordinals, scores, plan, partial(self._terms, query, plan))
+
+    @cached_property
+    def _whole(self) -> TokenVectors | None:
+        """All documents as they lie in the file, if each of them has tokens."""
+        filled = len(self) > 0 and bool((self.offsets[1:] > self.offsets[:-1]).all())
+        return self.select(np.arange(len(self))) if filled else None
 
     def _search_above(
         self, query: TokenVectors, plan: Plan, missing: NDArray[np.float32], ordinals: NDArray[np.int64]
@@ -84,11 +95,16 @@ class FlatSegment(Segment):
         return query, self.select(ordinals)
 
 
-def _best(ordinals, scores, plan, terms_of_ordinals) -> Found:  # type: ignore[no-untyped-def]
-    """Keep the best of all; what the best of the others has bounds them."""
+def _best(
+    ordinals: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    plan: Plan,
+    terms: Callable[[NDArray[np.int64]], list[Terms]],
+) -> Found:
+    """Keep the best of all, of equals the first; what the best of the others has bounds them."""
     rest = -np.inf
     if len(scores) > plan.wanted:
-        order = np.argpartition(-scores, plan.wanted)
-        best, rest = np.sort(order[: plan.wanted]), float(scores[order[plan.wanted]])
+        order = np.argsort(-scores, kind="stable")
+        best, rest = order[: plan.wanted], float(scores[order[plan.wanted]])
         ordinals, scores = ordinals[best], scores[best]
-    return Found(ordinals, scores, rest, lambda positions: terms_of_ordinals(ordinals[positions]))
+    return Found(ordinals, scores, rest, lambda positions: terms(ordinals[positions]))

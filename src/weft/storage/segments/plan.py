@@ -48,7 +48,7 @@ class Effort:
 
 @dataclass
 class Bar:
-    """What candidates of one segment must reach to matter, given what was found in others; in units of scores.
+    """What one query's candidates must reach to matter, given what was found in other segments; in units of scores.
 
     Segments are searched from the largest on. What the last candidate of one reached, by centroids and by sketches, is
     what a document of the next must reach: so all segments together score about as many documents as one would.
@@ -56,6 +56,10 @@ class Bar:
 
     promise: float = -np.inf
     sketch: float = -np.inf
+    imputed: NDArray[np.float32] | None = None
+    """(n,) what each query token counts where a document has no token at a centroid probed"""
+    rotated: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    """The query in the space of codes, by the rotation's checksum: most segments share it"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,12 @@ def score_documents(
 
 def aligned_terms(query: TokenVectors, documents: TokenVectors, alignment: Alignment) -> list[Terms]:
     """Return what the scores of some documents are the sums of."""
-    texts = [documents[position : position + 1] for position in range(len(documents))]
     if knows(alignment):
         found = aligned_pairs(query, documents, alignment)
-        return [_weighed(pairs, query, text, alignment) for pairs, text in zip(found, texts, strict=True)]
-    return [_dense(query, text, alignment) for text in texts]
+        return [
+            _weighed(p, query, documents, alignment, start) for p, start in zip(found, documents.offsets, strict=False)
+        ]
+    return [_dense(query, documents[position : position + 1], alignment) for position in range(len(documents))]
 
 
 def _dense(query: TokenVectors, document: TokenVectors, alignment: Alignment) -> Terms:
@@ -41,14 +42,15 @@ def _dense(query: TokenVectors, document: TokenVectors, alignment: Alignment) ->
     return Terms(Hits(i, np.zeros(len(i), np.int64), j, S[i, j], A[i, j]), float(terms.z[0, 0]))
 
 
-def _weighed(pairs: Hits, query: TokenVectors, document: TokenVectors, alignment: Alignment) -> Terms:
+def _weighed(pairs: Hits, query: TokenVectors, documents: TokenVectors, alignment: Alignment, start: int) -> Terms:
+    """The pairs of a document whose first token is `start`, with their weights."""
     weight = None
-    if query.salience is not None or document.salience is not None:
+    if query.salience is not None or documents.salience is not None:
         weight = np.ones(len(pairs), dtype=np.float32)
         if query.salience is not None:
             weight *= query.salience[pairs.query_token]
-        if document.salience is not None:
-            weight *= document.salience[pairs.document_token]
+        if documents.salience is not None:
+            weight *= documents.salience[start + pairs.document_token]
     total = float(len(pairs)) if weight is None else float(weight.sum())
     z = {"one": 1.0, "query": float(query.n_tokens), "sum": total}[alignment.divides_by]
     return Terms(Hits.trusted(**{**vars(pairs), "weight": weight}), z)

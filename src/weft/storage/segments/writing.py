@@ -1,9 +1,10 @@
-"""Writing segments: flat, with a codebook trained for them, or with the codebook of the largest segment they are made from.
+"""Writing segments: flat, with a codebook trained for them, or with the codebook of another segment.
 
 A merge copies codes. The codebook of the largest segment goes on as long as it fits (`extended`): until there are
 `GROWN` times the tokens it was trained for, for the number of cells should grow with them, and as long as newcomers lie
-about as near to its cells as the tokens it was trained on (`DRIFT`), within the range of its codes. Otherwise a new one
-is trained, and tokens keep their byte codes wherever the scale can stay.
+about as near to its cells as the tokens it was trained on (`DRIFT`), within the range of its codes. A small segment
+takes that of another one of its size in the same way. Otherwise a new one is trained, and tokens keep their byte codes
+wherever the scale can stay.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from weft.storage.arrays import Streamed, release, scratch_array, write_arrays
 from weft.storage.codecs import clustering
 from weft.storage.codecs.base import Codebook, Codec, Columns, Made
+from weft.storage.segments.base import Segment
 from weft.storage.segments.coded import CodedSegment
 from weft.storage.segments.pieces import Joined, Kept, Piece
 
@@ -27,6 +29,10 @@ GROWN = 4
 """A codebook serves up to this many times the tokens that it was trained for."""
 DRIFT = 1.3
 """It is trained anew where the mean squared distance of newcomers to its cells is this many times the usual one."""
+FINE_BELOW = 1_000_000
+"""A segment of fewer tokens has more centroids for its size, for they would lie too far apart,"""
+FINEST = 4
+"""up to this many times as many."""
 STEPS = 16
 """Scales in an octave."""
 CUT = 0.001
@@ -35,7 +41,12 @@ _DTYPES = {"token_ids": "<i4", "salience": "<f4", "span_steps": "u1", "span_leng
 
 
 def write_segment(
-    path: Path, pieces: Sequence[Piece], codec: Codec | None, *, numbers: NDArray[np.int64] | None = None
+    path: Path,
+    pieces: Sequence[Piece],
+    codec: Codec | None,
+    *,
+    numbers: NDArray[np.int64] | None = None,
+    others: Sequence[Segment] = (),
 ) -> None:
     """Write documents as one segment, safe on disk when this returns.
 
@@ -49,6 +60,8 @@ def write_segment(
         How tokens are stored; None leaves the vectors as they are.
     numbers : array of int, optional
         The catalogue's numbers of the documents, where they do not simply follow each other.
+    others : sequence of Segment
+        Segments of the same index, whose codebooks may serve.
     """
     joined = Joined(pieces)
     first, tokens = pieces[0], joined.n_tokens
@@ -64,18 +77,21 @@ def write_segment(
         values = Streamed(first.dtype.newbyteorder("<"), (tokens, first.dim), joined.values())
         write_arrays(path, {**columns, "values": values}, info)
         return
-    donor = _donor(joined.pieces, codec)
+    donor = _donor(joined, codec, others)
     made = None if donor is None else extended(joined, donor)
     if made is None:
         made = trained(joined, codec, path.parent, None if donor is None else donor.scale)
     codec.write(path, columns, info, made)
 
 
-def _donor(pieces: Sequence[Piece], codec: Codec) -> CodedSegment | None:
-    """Return the largest segment of this codec among the pieces."""
-    segments = [p.segment for p in pieces if isinstance(p, Kept) and isinstance(p.segment, CodedSegment)]
-    mine = [segment for segment in segments if segment.codec is codec]
-    return max(mine, key=lambda segment: segment.n_tokens) if mine else None
+def _donor(joined: Joined, codec: Codec, others: Sequence[Segment]) -> CodedSegment | None:
+    """Return the largest segment of this codec among the pieces, or another one of about the size of all together."""
+    pieces = [piece.segment for piece in joined.pieces if isinstance(piece, Kept)]
+    mine = [s for s in pieces if isinstance(s, CodedSegment) and s.codec is codec]
+    if mine:
+        return max(mine, key=lambda segment: segment.n_tokens)
+    alike = [s for s in others if isinstance(s, CodedSegment) and s.codec is codec and s.trained <= 2 * joined.n_tokens]
+    return max(alike, key=lambda segment: segment.trained, default=None)
 
 
 def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> Made:
@@ -92,7 +108,8 @@ def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> 
             start += len(part)
             release(rotated)
         scale = _scale(clustering.choose_scale(rotated) / length, known)
-        clusters = clustering.cluster(rotated, tokens_per_centroid=codec.tokens_per_centroid)
+        finer = min(max(joined.n_tokens / FINE_BELOW, 1 / FINEST), 1)
+        clusters = clustering.cluster(rotated, tokens_per_centroid=codec.tokens_per_centroid * finer)
     book = Codebook(
         matrix,
         scale,
