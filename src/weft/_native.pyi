@@ -105,7 +105,7 @@ class Engine:
     def candidates(
         self, query: NDArray[np.float32], allowed: NDArray[np.uint8] | None, cells: int, centroids: int, count: int
     ) -> NDArray[np.int32]: ...
-    def sketched(
+    def probe(
         self,
         query: NDArray[np.float32],
         allowed: NDArray[np.uint8] | None,  # (documents,), as `checked`
@@ -114,7 +114,16 @@ class Engine:
         count: int,
         keep: int,
         checked: NDArray[np.uint8] | None,  # whose sketches may be read; None: all
-    ) -> tuple[NDArray[np.int32], bool]: ...  # the best `keep` and True; or documents to check first, and False
+        promise: float = ...,  # what documents must reach by their centroids, in units of scores
+        sketch: float = ...,  # and by their sketches
+        imputed: NDArray[np.float32] | None = None,  # (query tokens,) what a token counts where no centroid does
+    ) -> tuple[
+        NDArray[np.int32],  # the best `keep` (0: all), or documents whose sketches must be checked first
+        bool,  # which of the two
+        float,  # what the last one reached by its centroids, where there were more; else −inf
+        float,  # and by its sketch
+        NDArray[np.float32],  # (query tokens,) what was imputed; empty if nothing was probed
+    ]: ...
     def rerank(
         self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...

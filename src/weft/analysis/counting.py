@@ -16,12 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.storage.codecs.base import to_floats
 from weft.storage.codecs.sketch import SUB_VECTOR
 from weft.storage.segments.coded import CELLS, REFINE, SKETCHED, UNSKETCHED, CodedSegment
 from weft.storage.segments.plan import SPARE
 
-SPREAD = 0.32
+SPREAD = _native.SPREAD
 """How much of a cell's spread counts as similarity: kSpread of native/engine.hpp."""
 
 

@@ -1,4 +1,4 @@
-"""`Index`: a store that answers queries. A search is: resolve the plan, map it over the segments, merge what they found."""
+"""`Index`: a store that answers queries: resolve the plan, map it over the segments, merge what they found."""
 
 from __future__ import annotations
 

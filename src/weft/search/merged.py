@@ -1,7 +1,7 @@
 """One query over all segments of a state: each is searched, and what they found becomes one ranking.
 
-The score of a result is the sum of the pairs that the ranking carries for it, divided by Z: one computation, whose terms
-are kept where they are wanted and summed in either case.
+The score of a result is the sum of the pairs that the ranking carries for it, divided by Z: one computation, whose
+terms are kept where they are wanted and summed in either case.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Arrays:
         self._read_header()
 
     def _read_header(self) -> None:
-        view, size = memoryview(self._bytes), len(self._bytes)
+        view, size = self._bytes.data, len(self._bytes)
         if size < _PREFIX.size + 8:
             raise self._corrupt("too short for a header")
         magic, length, checksum = _PREFIX.unpack_from(view)
@@ -246,7 +246,7 @@ class Arrays:
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():
             start = self._data_start + block * self._block
-            found = zlib.crc32(self._bytes[start : min(start + self._block, self._end)])
+            found = zlib.crc32(self._bytes[start : min(start + self._block, self._end)].data)
             if found != self._sums[block]:
                 raise self._corrupt(
                     f"checksum of bytes {start} to {min(start + self._block, self._end)} ({self._at(start)})"

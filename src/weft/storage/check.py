@@ -101,7 +101,7 @@ def _segment_problems(store: Store, row: SegmentRow, segment: Segment | CorruptI
 
 
 def _document_problems(catalogue: Catalogue, segments: list[Segment]) -> Iterator[str]:
-    """Every number in a segment is either that of one document, or a tombstone; never both, never neither, never twice."""
+    """Every number in a segment is that of one document, or a tombstone; never both, neither or twice."""
     try:
         numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in segments)])
     except CorruptIndexError:  # told already

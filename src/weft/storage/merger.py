@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError, invalid
 from weft.storage.catalogue import Catalogue
-from weft.storage.codecs import CODECS, Codec
+from weft.storage.codecs import CODECS
+from weft.storage.codecs.base import Codec
 from weft.storage.merging import Sized, choose
 from weft.storage.segments.pieces import Kept
 from weft.storage.segments.writing import write_segment
@@ -32,7 +33,7 @@ MODES = ("background", "inline", "off")
 CODED_TOKENS = 50_000
 """From this many tokens on a codebook is worth its training; below, scoring everything is fast enough."""
 CODED_SHARE = 8
-"""In an index of twice that, an eighth of it is enough: many small segments scored whole would cost more than the rest."""
+"""In an index of twice that, this part of it is enough: many small segments scored whole would cost too much."""
 _log = logging.getLogger(__name__)
 
 

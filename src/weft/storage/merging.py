@@ -1,9 +1,9 @@
 """Which segments to merge: tiers of like size, in the manner of Lucene's, under a bound on their number.
 
-Nothing is merged while there are at most `BASE` + log₂(documents) segments. Beyond that, of all runs of segments next to
-each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size together,
-a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a million single
-adds each document is written seven times (tests/storage/test_merging.py).
+Nothing is merged while there are at most `BASE` + log₂(documents) segments. Beyond that, of all runs of segments next
+to each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size
+together, a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a
+million single adds each document is written seven times (tests/storage/test_merging.py).
 """
 
 from __future__ import annotations

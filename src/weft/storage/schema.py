@@ -1,8 +1,8 @@
 """The tables of an index, and those of the first format: read as they are, brought up to date by the next writer.
 
-`documents.doc` is a number of our own for one version of a document, never used twice: an update gets a new one, and the
-old number becomes a tombstone until a merge drops what it stands for. Segment files know the numbers of their documents
-(one without a list of them holds `first`, `first` + 1, …), so a merge changes no row of `documents`.
+`documents.doc` is a number of our own for one version of a document, never used twice: an update gets a new one, and
+the old number becomes a tombstone until a merge drops what it stands for. Segment files know the numbers of their
+documents (one without a list of them holds `first`, `first` + 1, …), so a merge changes no row of `documents`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ CREATE TRIGGER lexical_delete AFTER DELETE ON documents BEGIN
 END;
 """
 
-# In the first format a document had a place, (segment, ordinal), and kept its `doc` for ever. Seen through these views the
-# place is its number, and tombstones are places too.
+# In the first format a document had a place, (segment, ordinal), and kept its `doc` for ever. Seen through these views
+# the place is its number, and tombstones are places too.
 _FIRST_VIEWS = """\
 CREATE TEMP VIEW segments AS
     SELECT segment, file, documents, tokens, segment << 32 AS first FROM main.segments;

@@ -30,7 +30,7 @@ class _Group:
 
 
 class Writer:
-    """Adds and deletes of one index, gathered. Get one from `Index.writer`; a context manager, which commits at its end.
+    """Adds and deletes of one index, gathered. Get one from `Index.writer`; a context manager that commits at its end.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """What all codecs share: the codebook, what comes to be coded, and the protocol of a codec.
 
-A codec is a file beside this one and a line in `CODECS` (`codecs/__init__.py`). It writes the arrays of a coded segment,
-and from them makes the engine that searches it.
+A codec is a file beside this one and a line in `CODECS` (`codecs/__init__.py`). It writes the arrays of a coded
+segment, and from them makes the engine that searches it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -58,7 +59,7 @@ class Codebook:
         assigned = np.empty(len(rotated), dtype=np.int32)
         order = np.argsort(cell_of, kind="stable")
         bounds = np.flatnonzero(np.diff(cell_of[order], prepend=-1, append=len(self.cells)))
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for begin, end in pairwise(bounds):
             members = order[begin:end]
             first, last = self.cell_starts[cell_of[members[0]] : cell_of[members[0]] + 2]
             inside = nearest(rotated[members], self._float_centroids[first:last]) if last > first + 1 else 0
@@ -99,14 +100,14 @@ class Incoming(Protocol):
 class Codec(ABC):
     """How tokens of a coded segment are stored: writing, and what the native engine needs to read them."""
 
-    bits: ClassVar[int]
+    bits: int
     required: ClassVar[tuple[str, ...]]
     """Arrays that any query may read anywhere; verified before the engine is made."""
     optional: ClassVar[tuple[str, ...]] = ("spread",)
     """Those that older segments lack."""
     per_token: ClassVar[tuple[str, ...]] = ("codes",)
     """Arrays with a row for each token that are read document by document, `codes` first."""
-    tokens_per_centroid: ClassVar[int]
+    tokens_per_centroid: int
 
     @abstractmethod
     def matches(self, stored: Arrays) -> bool:
@@ -126,7 +127,7 @@ class Codec(ABC):
 
     @abstractmethod
     def codebook(self, stored: Arrays, trained: int) -> Codebook | None:
-        """Return the codebook of a segment, trained for so many tokens; None where too little of it is stored to code others with it."""
+        """Return the codebook of a segment, trained for so many tokens; None where it cannot code others."""
 
     @abstractmethod
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,12 +17,12 @@ from weft.storage.codecs.base import Bytes, Codebook, Codec, Columns, Made
 class ByteCodec(Codec):
     """Byte codes: the most exact codec, and the one that others decode to."""
 
-    bits: ClassVar[int] = 8
+    bits = 8
     required: ClassVar[tuple[str, ...]] = (
         "cell_codes", "cell_starts", "cell_blocks", "centroid_codes", "list_starts", "lists", "rotation",
     )  # fmt: skip
     optional: ClassVar[tuple[str, ...]] = ("spread", "codebooks")
-    tokens_per_centroid: ClassVar[int] = clustering.TOKENS_PER_CENTROID
+    tokens_per_centroid = clustering.TOKENS_PER_CENTROID
 
     def matches(self, stored: Arrays) -> bool:
         return "codes" in stored and "levels" not in stored

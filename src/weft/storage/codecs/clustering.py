@@ -23,9 +23,9 @@ from weft.storage.arrays import release
 
 Floats = NDArray[np.float32]
 
-CODE_NORM = getattr(_native, "CODE_NORM", 290.0)
+CODE_NORM = _native.CODE_NORM
 """Norm of the longest vector in coded units: native code relies on it."""
-BLOCK = getattr(_native, "BLOCK", 8)
+BLOCK = _native.BLOCK
 """Centroids are stored in blocks of so many: native/byte_kernels.hpp."""
 TOKENS_PER_CENTROID = 32
 CELLS_PER_ROOT = 1.1
@@ -147,7 +147,7 @@ def _by_cell(
 def list_documents(
     centroids: NDArray[np.int64], documents: NDArray[np.int64], n_documents: int, n_centroids: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the documents at each centroid, of pairs in any order: starts (C + 1,), and documents, ascending in a list.
+    """Return the documents at each centroid, of pairs in any order: starts (C + 1,), and ascending lists.
 
     Examples
     --------

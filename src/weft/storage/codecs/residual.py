@@ -21,10 +21,10 @@ from weft.storage.codecs.clustering import Floats
 
 Bytes = NDArray[np.uint8]
 
-TABLES = getattr(_native, "TABLES", 4)
-CENTROID_BITS = getattr(_native, "CENTROID_BITS", 22)
+TABLES = _native.TABLES
+CENTROID_BITS = _native.CENTROID_BITS
 """Of a token's label; the two above them are its table."""
-GROUP = getattr(_native, "GROUP", 32)
+GROUP = _native.GROUP
 SAMPLE = 1 << 16
 """Tokens that levels are chosen by."""
 ROUNDS = 12
@@ -174,17 +174,9 @@ class ResidualCodec(Codec):
         blocks, cell_blocks = clustering.block_layout(rows, starts)
         probed: Any = [stored["cell_codes"], starts, cell_blocks, blocks, stored["list_starts"], stored["lists"]]
         more: dict[str, Any] = {name: stored[name] for name in self.optional if name in stored}
-        return _native.Engine(
-            offsets,
-            stored["codes"],
-            float(stored.info["scale"]),
-            *probed,
-            norm=float(stored.info["norm"]),
-            centroid_rows=rows,
-            levels=stored["levels"],
-            token_centroids=stored["token_centroids"],
-            **more,
-        )
+        more |= {name: stored[name] for name in ("centroid_rows", "levels", "token_centroids")}
+        more["norm"] = float(stored.info["norm"])
+        return _native.Engine(offsets, stored["codes"], float(stored.info["scale"]), *probed, **more)
 
     def byte_rows(self, stored: Arrays, rows: NDArray[np.int64]) -> Bytes:
         return decode(stored["codes"][rows], stored["token_centroids"][rows], stored["centroid_rows"], stored["levels"])

@@ -16,8 +16,8 @@ from weft.storage.arrays import Streamed
 from weft.storage.codecs.base import Columns, Made
 from weft.storage.codecs.clustering import Floats
 
-ENTRIES = getattr(_native, "ENTRIES", 16)
-SUB_VECTOR = getattr(_native, "SUB_VECTOR", 4)
+ENTRIES = _native.ENTRIES
+SUB_VECTOR = _native.SUB_VECTOR
 MOST_CELLS = 1 << 16
 """A sketch names its cell in two bytes."""
 SAMPLE = 20_000
@@ -27,7 +27,7 @@ ROUNDS = 10
 
 def width(dim: int) -> int:
     """Return the bytes of a token's sketch."""
-    return getattr(_native, "CELL_BYTES", 2) + -(-dim // (2 * SUB_VECTOR))
+    return _native.CELL_BYTES + -(-dim // (2 * SUB_VECTOR))
 
 
 def train(residuals: Floats) -> NDArray[np.int8]:

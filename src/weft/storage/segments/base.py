@@ -1,8 +1,8 @@
 """A segment: the token vectors of some documents, in one immutable file, with what searching them takes.
 
-Small segments are flat (`flat.py`): the vectors as they came. Large ones are coded (`coded.py`): codes, and centroids to
-find documents by. Documents are known here by their ordinal, 0 … N−1, and by the catalogue's numbers. Which of them no
-longer count, only the catalogue knows.
+Small segments are flat (`flat.py`): the vectors as they came. Large ones are coded (`coded.py`): codes, and centroids
+to find documents by. Documents are known here by their ordinal, 0 … N−1, and by the catalogue's numbers. Which of them
+no longer count, only the catalogue knows.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Segment(ABC):
         if not len(known) or not len(numbers):
             return np.zeros(0, np.int64)
         at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        found = at[known[at] == numbers]
+        found: NDArray[np.int64] = at[known[at] == numbers]
         return found if order is None else order[found]
 
     def with_tokens(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
@@ -159,7 +159,7 @@ class Segment(ABC):
         order = np.argsort(rows, kind="stable")
         at = np.minimum(np.searchsorted(rows[order], listed[:, 0]), max(len(rows) - 1, 0))
         mine = rows[order[at]] == listed[:, 0] if len(rows) else np.zeros(len(listed), bool)
-        found = listed[mine].copy()
+        found: NDArray[np.int32] = listed[mine].copy()
         found[:, 0] = order[at[mine]]
         return found
 

@@ -41,8 +41,8 @@ UNSKETCHED = 3
 LEAST_CELLS = 6
 LEAST_K_PRIME = 256
 LEAST_CANDIDATES = 6
-"""So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: its documents
-may be all that a query is about."""
+"""So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: it may hold
+all that a query is about."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
@@ -126,7 +126,9 @@ class CodedSegment(Segment):
 
     def rotated(self, ordinals: NDArray[np.int64], matrix: Floats) -> Floats:
         values: Floats = self.decoded(ordinals.astype(np.int32)).values
-        return values if np.array_equal(matrix, self._rotation) else values @ self._rotation.T @ matrix
+        if not np.array_equal(matrix, self._rotation):
+            values = np.asarray(values @ self._rotation.T @ matrix, dtype=np.float32)
+        return values
 
     def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
         if scale != self.scale or not np.array_equal(matrix, self._rotation):
@@ -141,7 +143,7 @@ class CodedSegment(Segment):
 
     @cached_property
     def _rotation_key(self) -> int:
-        return zlib.crc32(self._rotation)
+        return zlib.crc32(self._rotation.tobytes())
 
     def rotate(self, query: NDArray[np.float32]) -> Floats:
         """Bring query vectors (n, dim) into the space of the codes."""
@@ -187,7 +189,7 @@ class CodedSegment(Segment):
     @cached_property
     def _k_prime(self) -> float:
         """Tokens to look at: of few tokens, fewer."""
-        return K_PRIME * min(self.n_tokens / K_PRIME_TOKENS, 1) ** 0.5
+        return float(K_PRIME * min(self.n_tokens / K_PRIME_TOKENS, 1) ** 0.5)
 
     @property
     def default_centroids(self) -> float:
@@ -264,7 +266,7 @@ class CodedSegment(Segment):
         listed = self.with_tokens(allowed.mask).astype(np.int32)
         rest = -np.inf
         if self._summed(query, plan) and len(listed) > plan.wanted:
-            # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top k.
+            # Integer scores are off by at most `error`: only documents within twice that of the k-th can be in the top.
             order, scores, error = self.rerank(rotated, listed, len(listed))
             near = int(np.searchsorted(-scores, -(scores[plan.k - 1] - 2 * error), side="right"))
             listed = order[:near]

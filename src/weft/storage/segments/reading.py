@@ -1,8 +1,8 @@
 """What reading a result needs, three bytes a token: where the token stands in its text, and how salient it is.
 
-A span is stored as two bytes: how far its start lies after the end of the one before (less `BACK`, for tokens that share
-a character), and its length. What does not fit, and what is not of the text at all, has marks of its own; spans that do
-not fit are listed apart. A salience is stored as a number of four bits and an exponent of four.
+A span is stored as two bytes: how far its start lies after the end of the one before (less `BACK`, for tokens that
+share a character), and its length. What does not fit, and what is not of the text at all, has marks of its own; spans
+that do not fit are listed apart. A salience is stored as a number of four bits and an exponent of four.
 """
 
 from __future__ import annotations

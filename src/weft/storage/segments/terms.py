@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def _floor_pairs(S: NDArray[np.float32], missing: NDArray[np.float32]) -> Hits:
     return max_pairs(np.where(imputed, -1, token), np.where(imputed, missing, found))
 
 
-def max_pairs(tokens: NDArray[np.integer], similarity: NDArray[np.float32]) -> Hits:  # type: ignore[type-arg]
+def max_pairs(tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32]) -> Hits:
     """Return one pair for each query token, in their order."""
     return Hits.trusted(
         query_token=np.arange(len(tokens), dtype=np.int32),

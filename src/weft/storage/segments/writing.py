@@ -95,7 +95,7 @@ def _donor(joined: Joined, codec: Codec, others: Sequence[Segment]) -> CodedSegm
 
 
 def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> Made:
-    """Train a codebook for documents; `known` is the scale of codes that many of them have, kept where it still fits."""
+    """Train a codebook for documents; `known` is the scale of codes that they have, kept where it still fits."""
     dim = joined.pieces[0].dim
     matrix = clustering.rotation(dim, ROTATION_SEED)
     length = max((clustering.longest(part) for part in joined.rotated(matrix)), default=0.0) or 1.0
