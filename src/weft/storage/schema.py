@@ -67,11 +67,15 @@ ALTER TABLE documents RENAME TO first_documents;
 ALTER TABLE tombstones RENAME TO first_tombstones;
 ALTER TABLE segments RENAME TO first_segments;
 """
+# Numbers go on after all that a place could have become: the last places may be buried, and must not be given again.
 _UPGRADE_END = """\
 INSERT INTO segments SELECT segment, file, documents, tokens, segment << 32 FROM first_segments;
 INSERT INTO documents SELECT (segment << 32) + ordinal, id, text, metadata FROM first_documents ORDER BY 1;
 INSERT INTO tombstones (doc) SELECT (segment << 32) + ordinal FROM first_tombstones ORDER BY 1;
 INSERT OR REPLACE INTO settings VALUES ('format_version', '2');
+DELETE FROM sqlite_sequence WHERE name IN ('segments', 'documents');
+INSERT INTO sqlite_sequence SELECT 'segments', seq FROM sqlite_sequence WHERE name = 'first_segments';
+INSERT INTO sqlite_sequence SELECT 'documents', (seq + 1) << 32 FROM sqlite_sequence WHERE name = 'first_segments';
 DROP TABLE first_documents;
 DROP TABLE first_tombstones;
 DROP TABLE first_segments;
