@@ -111,6 +111,7 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
 }  // namespace
 
 NB_MODULE(_native, module) {
+    nb::set_leak_warnings(false);  // an index that was never closed is still mapped when Python ends: no leak
     module.doc() = "C++ kernels of weft: see weft.kernels.";
     bind_engine(module);
     bind_mapped_file(module);

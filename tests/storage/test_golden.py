@@ -33,6 +33,11 @@ def test_still_opens_and_answers(name, tmp_path):
             (ranking,) = index.search(query, k=7, alignment=alignment, exact=True, filter="n > 20 or n missing")
             assert ranking.scores == pytest.approx([score for _, score in answers], abs=2e-3)
             assert [r.id for r in ranking] == [id for id, _ in answers]  # noqa: A001
+        stored = index.reading("d7")
+        if name.startswith("v1-"):
+            assert stored.spans is None
+        else:
+            assert stored.spans.tolist() == [[3 * i, 3 * i + 2] for i in range(stored.n_tokens)]
         index.add(["later"], TokenVectors.from_list([np.ones((2, 8))]))  # and can still be written
         index.compact()
         assert index.check().sound

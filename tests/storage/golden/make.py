@@ -22,12 +22,13 @@ DIM = 8
 def main() -> None:
     merger.CODED_TOKENS = 600
     rng = np.random.default_rng(42)
-    for bits, name in ((8, "8bit-sketches"), (4, "4bit-spread")):
+    for bits, name in ((8, "8bit-reading"), (4, "4bit-limits")):
         path = HERE / f"v{FORMAT_VERSION}-{name}.weft"
         with Index.create(path, DIM, encoder_fingerprint="golden", bits=bits) as index:
             texts = [rng.standard_normal((int(rng.integers(0, 12)), DIM)).astype(np.float16) for _ in range(150)]
             documents = [Document(f"d{i}", f"passage number {i}", {"n": i, "tags": ["ä", "b"]}) for i in range(150)]
-            index.add(documents, TokenVectors.from_list(texts))  # coded
+            spans = [np.stack([3 * np.arange(len(t)), 3 * np.arange(len(t)) + 2], axis=1) for t in texts]
+            index.add(documents, TokenVectors.from_list(texts, spans=spans))  # coded
             index.add(
                 ["d3", "flat"], TokenVectors.from_list([np.eye(DIM)[:2], np.eye(DIM)[2:]], salience=[[1, 0.5], [1] * 6])
             )
