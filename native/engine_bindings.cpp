@@ -113,13 +113,20 @@ public:
     }
 
     auto candidates(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count) const {
-        return to_numpy(find(query, allowed, {cells, centroids, count, 0}, {}).documents);
+        return to_numpy(find(query, allowed, {cells, centroids, count, 0, {}}, {}).documents);
     }
 
-    auto sketched(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
-                  const Flags& checked) const {
-        const weft::Candidates found = find(query, allowed, {cells, centroids, count, keep}, checked);
-        return nb::make_tuple(to_numpy(found.documents), found.checked);
+    auto probe(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
+               const Flags& checked, double promise, double sketch, const Optional<Input<float, 1>>& imputed) const {
+        weft::Bar least{promise, sketch, {}};
+        if (imputed) {
+            require(imputed->shape(0) == query.shape(0), "imputed must have an entry per query token");
+            least.imputed.assign(imputed->data(), imputed->data() + imputed->shape(0));
+            for (const float value : least.imputed) require(std::isfinite(value), "imputed must be finite");
+        }
+        weft::Candidates found = find(query, allowed, {cells, centroids, count, keep, std::move(least)}, checked);
+        return nb::make_tuple(to_numpy(found.documents), found.checked, found.last.promise, found.last.sketch,
+                              to_numpy(std::move(found.last.imputed)));
     }
 
     auto rerank(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience) const {
@@ -326,8 +333,8 @@ void bind_engine(nb::module_& module) {
              "list_starts"_a, "lists"_a, "norm"_a = nb::none(), "centroid_rows"_a = nb::none(), "levels"_a = nb::none(),
              "token_centroids"_a = nb::none(), "spread"_a = nb::none(), "codebooks"_a = nb::none(), "sketches"_a = nb::none())
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
-        .def("sketched", &Engine::sketched, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
-             "checked"_a.none())
+        .def("probe", &Engine::probe, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
+             "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none())
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
         .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none())
         .def("score", &Engine::score, "query"_a, "listed"_a)

@@ -35,9 +35,15 @@ public:
         keys_.resize(wanted_);
     }
 
-    std::vector<int32_t> in_order() {
+    // After `in_order`: the sum of the last document, if as many were found as were wanted; else −1.
+    int64_t last() const { return last_; }
+
+    // Keeps what reaches `least`.
+    std::vector<int32_t> in_order(int64_t least) {
         std::sort(keys_.begin(), keys_.end(), std::greater<>());
         keys_.resize(std::min(keys_.size(), wanted_));
+        last_ = keys_.size() == wanted_ ? static_cast<int64_t>(keys_.back() >> 32) : -1;
+        while (!keys_.empty() && static_cast<int64_t>(keys_.back() >> 32) < least) keys_.pop_back();
         std::vector<int32_t> documents(keys_.size());
         for (size_t i = 0; i < keys_.size(); ++i)
             documents[i] = static_cast<int32_t>(UINT32_MAX - static_cast<uint32_t>(keys_[i]));
@@ -47,8 +53,12 @@ public:
 private:
     size_t wanted_, room_;
     uint32_t floor_ = 0;
+    int64_t last_ = -1;
     std::vector<uint64_t> keys_;
 };
+
+// So few documents are sketched one and all even under a bar: probing would cost more.
+constexpr int64_t kFew = 64;
 
 bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
@@ -59,7 +69,7 @@ bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
 class Prober {
 public:
     std::vector<int32_t> run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, const uint8_t* allowed,
-                             const Probe& probe) {
+                             const Probe& probe, Bar& last) {
         kernels_ = kernels;
         data_ = data;
         probe_ = probe;
@@ -72,17 +82,24 @@ public:
         grow(sums_, data.documents, 0u);
         grow(cell_rows_, query.pages() * data.cells * kPage, uint8_t{0});
         Best best(probe.candidates);
+        // Similarities are bytes of dot products with the query at its common scale.
+        const double unit = query.tokens() > 0 ? (1 << kRowShift) * query.inverse_scale(0) / data.scale : 0;
+        int64_t imputed = 0;  // what every document has in common
+        last.imputed.clear();
         for (int64_t p = 0; p < query.pages(); ++p) {
             const QueryPage& page = query.page(p);
             visit_cells(page, cell_rows(p));
             score_centroids(page);
-            choose_centroids(page.lanes);
+            imputed += choose_centroids(page.lanes, p * kPage, unit, last.imputed);
             raise_documents(rows_.data());
             if (p + 1 < query.pages()) kernels.drain_sums(rows_.data(), data.documents, sums_.data());
         }
         drain_best(allowed, best);
         clean_ = true;
-        return best.in_order();
+        const double least = unit > 0 ? probe.least.promise / unit - static_cast<double>(imputed) : -INFINITY;
+        std::vector<int32_t> found = best.in_order(least > 0 ? static_cast<int64_t>(std::min(least, 4e9)) : 0);
+        if (best.last() >= 0) last.promise = static_cast<double>(best.last() + imputed) * unit;
+        return found;
     }
 
     // Only the similarities with the cells, for the sketches of documents that need no finding.
@@ -146,11 +163,21 @@ private:
         for (int64_t at = data_.cell_blocks[cell] * bytes; at < last; at += 64) __builtin_prefetch(data_.centroid_codes + at);
     }
 
-    // Keep, for each token, the centroids strictly above its probe_.centroids-th similarity: that one is imputed.
-    void choose_centroids(int tokens) {
+    // Keep, for each token, the centroids strictly above its probe_.centroids-th similarity, or above what the bar imputes: that is
+    // imputed. Returns the sum, and adds them to `all` in units of scores.
+    int64_t choose_centroids(int tokens, int64_t first, double unit, std::vector<float>& all) {
         uint8_t imputed[kPage];
-        for (int i = 0; i < tokens; ++i)
-            imputed[i] = kernels_.threshold(values_.data() + i * stride_, lengths_[i], probe_.centroids);
+        int64_t sum = 0;
+        for (int i = 0; i < tokens; ++i) {
+            if (probe_.least.imputed.empty() || unit <= 0) {
+                imputed[i] = kernels_.threshold(values_.data() + i * stride_, lengths_[i], probe_.centroids);
+            } else {
+                const double given = double{probe_.least.imputed[static_cast<size_t>(first + i)]} / unit + 0.5;
+                imputed[i] = static_cast<uint8_t>(given > 0 ? std::min(given, 255.0) : 0);
+            }
+            sum += imputed[i];
+            all.push_back(static_cast<float>(imputed[i] * unit));
+        }
         touched_.clear();
         excess_.clear();
         int32_t cell = -1;
@@ -176,6 +203,7 @@ private:
                 excess_[static_cast<size_t>(slot) * kPage + static_cast<size_t>(visit.token)] = static_cast<uint8_t>(value[c] - base);
             }
         }
+        return sum;
     }
 
     void raise_documents(uint8_t* rows) {
@@ -268,11 +296,11 @@ void fill_up(const EngineData& data, const uint8_t* allowed, int64_t wanted, std
         if (!there[static_cast<size_t>(d)] && eligible(data, allowed, d)) documents.push_back(static_cast<int32_t>(d));
 }
 
-// The best `kept` of the documents by their sketches.
+// The best `kept` of the documents by their sketches, of those that reach `least`.
 class Sketcher {
 public:
-    void run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, Prober& prober, int64_t kept,
-             std::vector<int32_t>& documents) {
+    void run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, Prober& prober, int64_t kept, double least,
+             std::vector<int32_t>& documents, Bar& last) {
         const int64_t sub_vectors = data.dim / kSubVector, width = sketch_width(data.dim);
         table_.resize(static_cast<size_t>(sub_vectors * kEntries * kPage));
         cells_.resize(static_cast<size_t>(data.cells * kPage));
@@ -288,9 +316,17 @@ public:
             }
         }
         for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = keys_[i] << 32 | (UINT32_MAX - i);
+        const bool more = kept < static_cast<int64_t>(keys_.size());
+        kept = std::min(kept, static_cast<int64_t>(keys_.size()));
         std::partial_sort(keys_.begin(), keys_.begin() + kept, keys_.end(), std::greater<>());
+        // A sketch's sum has 128 more in each lane of each page; the rest is in parts of a dot product at the query's common scale.
+        const double unit = 32768.0 / kEntryShare * query.inverse_scale(0) / data.scale;
+        const auto score = [&](uint64_t key) {
+            return (static_cast<double>(key >> 32) - static_cast<double>(query.pages()) * kPage * 128) * unit;
+        };
+        if (more && kept > 0) last.sketch = score(keys_[static_cast<size_t>(kept - 1)]);
         found_.clear();
-        for (int64_t i = 0; i < kept; ++i)
+        for (int64_t i = 0; i < kept && score(keys_[static_cast<size_t>(i)]) >= least; ++i)
             found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);
         documents.assign(found_.begin(), found_.end());
     }
@@ -319,7 +355,7 @@ uint8_t cell_lift(double spread, int64_t dim, double norm) {
 
 Candidates find_candidates(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
                            const uint8_t* allowed, const Probe& probe, const uint8_t* sketch_checked) {
-    if (probe.candidates <= 0) return {{}, true};
+    if (probe.candidates <= 0) return {{}, true, {}};
     static thread_local Prober thread_prober;
     static thread_local Sketcher thread_sketcher;
     Prober& prober = thread_prober;  // looked up once: each use of a thread's variable is a call in a shared library
@@ -327,30 +363,33 @@ Candidates find_candidates(const ByteKernels& kernels, const EngineData& data, c
     int64_t number = allowed == nullptr ? data.filled : 0;
     if (allowed != nullptr)  // are there more than will be looked at?
         for (int64_t d = 0; d < data.documents && number <= wanted; ++d) number += eligible(data, allowed, d);
-    const bool all = number <= wanted || tokens == 0;
-    const bool sketch = data.sketches != nullptr && probe.sketched > 0 && probe.sketched < std::min(number, wanted) && tokens > 0;
+    const bool barred = probe.least.promise > -INFINITY || probe.least.sketch > -INFINITY;
+    const bool all = tokens == 0 || number <= (barred ? std::min(wanted, kFew) : wanted);
+    const bool sketch = data.sketches != nullptr && probe.sketched > 0 && tokens > 0 &&
+                        (barred || probe.sketched < std::min(number, wanted));
     std::vector<int32_t> documents;
+    Bar last;
     if (all) fill_up(data, allowed, wanted, documents);
-    if (all && !sketch) return {std::move(documents), true};
+    if (all && !sketch) return {std::move(documents), true, last};
     const ByteQuery bytes(query, tokens, data.dim, data.norm, true);
     if (all) {
         prober.score_cells(kernels, data, bytes);
     } else {
         Probe within = probe;
         within.candidates = wanted;
-        documents = prober.run(kernels, data, bytes, allowed, within);
+        documents = prober.run(kernels, data, bytes, allowed, within, last);
         // No list should name a document without tokens; asked only of the few that were found.
         const auto empty = [&](int32_t d) { return !eligible(data, allowed, d); };
         documents.erase(std::remove_if(documents.begin(), documents.end(), empty), documents.end());
-        if (static_cast<int64_t>(documents.size()) < wanted) fill_up(data, allowed, wanted, documents);
+        if (!barred && static_cast<int64_t>(documents.size()) < wanted) fill_up(data, allowed, wanted, documents);
     }
-    if (!sketch) return {std::move(documents), true};
+    if (!sketch) return {std::move(documents), true, last};
     std::vector<int32_t> unchecked;
     for (const int32_t d : documents)
         if (sketch_checked != nullptr && sketch_checked[d] == 0) unchecked.push_back(d);
-    if (!unchecked.empty()) return {std::move(unchecked), false};
-    thread_sketcher.run(kernels, data, bytes, prober, probe.sketched, documents);
-    return {std::move(documents), true};
+    if (!unchecked.empty()) return {std::move(unchecked), false, {}};
+    thread_sketcher.run(kernels, data, bytes, prober, probe.sketched, probe.least.sketch, documents, last);
+    return {std::move(documents), true, last};
 }
 
 }  // namespace weft

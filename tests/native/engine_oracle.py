@@ -264,7 +264,7 @@ def main() -> None:
         q = query(rng, n, dim, KINDS[seed % len(KINDS)])
         engine = made.engine(steps=bool(seed % 2))
         listed = engine.candidates(q, None, 2, 6, 9)
-        fewer, _ = engine.sketched(q, None, 2, 6, 9, 4, None)
+        fewer, *_ = engine.probe(q, None, 2, 6, 9, 4, None)
         order, scores, error = engine.rerank(q, np.arange(20, dtype=np.int32), 20, 0)
         values = np.empty(made.rows.shape, dtype=np.float32)
         engine.decode(np.arange(20, dtype=np.int32), values)

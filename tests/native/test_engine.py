@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import weft
 from native import engine_oracle as oracle
-from weft import _native
 from weft.storage.codecs import clustering
 
 TOKENS = (0, 1, 8, 9, 16, 17, 31, 32, 33, 70)
@@ -151,17 +150,17 @@ def test_the_best_sketches_are_kept(case, cells, centroids, count, keep, masked)
     allowed = (rng.random(len(made.offsets) - 1) < 0.6).astype(np.uint8) if masked else None
     engine = made.engine()
     expected = oracle.sketched(made, q, allowed, cells, centroids, count, keep)
-    found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, None)
+    found, ready, *_ = engine.probe(q, allowed, cells, centroids, count, keep, None)
     assert ready
     assert found.tolist() == expected
     # Nothing is read of documents that were not checked: they are named, and the next try is ready.
     checked = (rng.random(len(made.offsets) - 1) < 0.5).astype(np.uint8)
-    found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, checked)
+    found, ready, *_ = engine.probe(q, allowed, cells, centroids, count, keep, checked)
     if not ready:
         assert len(found) > 0
         assert not checked[found].any()
         checked[found] = 1
-        found, ready = engine.sketched(q, allowed, cells, centroids, count, keep, checked)
+        found, ready, *_ = engine.probe(q, allowed, cells, centroids, count, keep, checked)
     assert ready
     assert found.tolist() == expected
 
@@ -246,9 +245,9 @@ def test_a_cell_beyond_the_last_reads_the_last_one():
             continue
         q = oracle.query(np.random.default_rng(0), 5, 12)
         made.token_cells[:] = 2
-        expected, _ = made.engine().sketched(q, None, 3, 9, 4, 2, None)
+        expected, *_ = made.engine().probe(q, None, 3, 9, 4, 2, None)
         made.token_cells[:] = 65535
-        found, _ = made.engine().sketched(q, None, 3, 9, 4, 2, None)
+        found, *_ = made.engine().probe(q, None, 3, 9, 4, 2, None)
         assert found.tolist() == expected.tolist()
 
 
@@ -263,6 +262,32 @@ def test_candidates_of_many_documents():
     expected = oracle.candidates(made, q, None, 3, 9, 50)
     for steps in (False, True):
         assert made.engine(steps=steps).candidates(q, None, 3, 9, 50).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bar_keeps_out_what_does_not_reach_it(seed):
+    rng = np.random.default_rng(seed)
+    made = oracle.problem(rng, rng.integers(1, 4, 200), 16, cells=9)
+    q, engine = oracle.query(rng, 40, 16), made.engine()
+    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 0, None)
+    assert found.tolist() == oracle.candidates(made, q, None, 3, 6, 30)
+    assert sketch == -np.inf
+    # Its own bar is one that all of them reach, and a higher one fewer, in the same order.
+    last = len(found)
+    for bar in (promise, promise * 1.01, promise * 1.1, np.inf):
+        again, ready, *_ = engine.probe(q, None, 3, 6, 30, 0, None, bar, -np.inf, imputed)
+        assert ready
+        assert again.tolist() == found[: len(again)].tolist()
+        assert len(again) == 30 if bar == promise else len(again) <= last
+        last = len(again)
+    assert last == 0
+    if made.numbers is None:
+        return
+    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 7, None)
+    again, *_ = engine.probe(q, None, 3, 6, 30, 7, None, promise, sketch, imputed)
+    assert again.tolist() == found.tolist()
+    again, *_ = engine.probe(q, None, 3, 6, 30, 7, None, promise, np.inf, imputed)
+    assert again.tolist() == []
 
 
 def test_asking_for_more_candidates_than_there_are_returns_all():
@@ -299,140 +324,6 @@ def test_decode_gives_the_coded_vectors(case):
     out = np.empty(expected.shape, dtype=np.float32)
     made.engine().decode(listed, out)
     np.testing.assert_array_equal(out, expected * (np.float32(1) / np.float32(made.scale)))
-
-
-# -- mistakes ----------------------------------------------------------------------------------------
-
-
-def wrong(**changes):
-    bits = changes.pop("bits", 8)
-    made = oracle.problem(np.random.default_rng(2), [2, 0, 1, 3], 8, bits=bits)
-    made.lists[0] = np.array([0, 2])
-    arguments = made.arguments(steps=changes.pop("steps", False))
-    return {**arguments, **{name: change(arguments[name]) for name, change in changes.items()}}
-
-
-def put(index, value):
-    def change(array):
-        array = array.copy()
-        array[index] = value
-        return array
-
-    return change
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"offsets": put(0, 1)},
-        {"offsets": put(1, -1)},
-        {"offsets": put(2, 5)},
-        {"offsets": put(-1, 7)},
-        {"offsets": put(-1, 2**62)},
-        {"offsets": lambda x: x[:0]},
-        {"codes": lambda x: x[:-1]},
-        {"codes": lambda x: np.ascontiguousarray(x[:, :4])},
-        {"codes": lambda x: np.ascontiguousarray(x[:, :6])},
-        {"codes": lambda x: x[:, :0]},
-        {"scale": lambda x: 0.0},
-        {"scale": lambda x: -1.0},
-        {"scale": lambda x: float("nan")},
-        {"scale": lambda x: float("inf")},
-        {"norm": lambda x: float("nan")},
-        {"norm": lambda x: -1.0},
-        {"cell_codes": lambda x: x[:-1]},
-        {"cell_codes": lambda x: np.ascontiguousarray(x[:, :4])},
-        {"cell_codes": lambda x: np.zeros((len(x), 32768), np.uint8)},
-        {"cell_starts": put(1, 10**6)},
-        {"cell_starts": put(-1, 10**6)},
-        {"cell_starts": put(0, -3)},
-        {"cell_starts": lambda x: x[:-1]},
-        {"cell_blocks": put(-1, 10**6)},
-        {"cell_blocks": put(-2, 0)},
-        {"cell_blocks": lambda x: x[:-1]},
-        {"centroid_codes": lambda x: x[:-1]},
-        {"centroid_codes": lambda x: x[: -8 * 8]},
-        {"list_starts": put(-1, 10**6)},
-        {"list_starts": put(1, -5)},
-        {"list_starts": lambda x: x[:0]},
-        {"list_starts": lambda x: x[:-1]},
-        {"lists": put(0, 4)},
-        {"lists": put(0, -1)},
-        {"lists": lambda x: x[:-1]},
-        {"lists": lambda x: x.astype(np.int64)},
-        {"steps": True, "lists": put(0, 6)},
-        {"steps": True, "lists": put(1, 0)},
-        {"bits": 4, "levels": lambda x: x[:3]},
-        {"bits": 4, "levels": lambda x: np.ascontiguousarray(x[:, :4])},
-        {"bits": 2, "levels": lambda x: np.zeros((4, 16), np.int8)},
-        {"bits": 4, "token_centroids": lambda x: x[:-1]},
-        {"bits": 4, "token_centroids": lambda x: np.ascontiguousarray(x[:, :2])},
-        {"bits": 4, "token_centroids": lambda x: None},
-        {"bits": 4, "centroid_rows": lambda x: x[:-1]},
-        {"bits": 4, "centroid_rows": lambda x: np.ascontiguousarray(x[:, :4])},
-        {"bits": 4, "centroid_rows": lambda x: None},
-        {"bits": 4, "levels": lambda x: None},
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(changes):
-    with pytest.raises(ValueError, match=r"must|at most|go with"):
-        _native.Engine(**wrong(**changes))
-
-
-@pytest.mark.parametrize("bits", [8, 4, 2])
-def test_the_same_arrays_unchanged_are_accepted(bits):
-    assert isinstance(_native.Engine(**wrong(bits=bits)), _native.Engine)
-    assert isinstance(_native.Engine(**wrong(bits=bits, steps=True)), _native.Engine)
-
-
-def test_a_label_beyond_the_centroids_reads_the_last_one():
-    arguments = wrong(bits=4, token_centroids=lambda x: np.full_like(x, 255))
-    out = np.empty((6, 8), dtype=np.float32)
-    _native.Engine(**arguments).decode(np.array([0, 1, 2, 3], dtype=np.int32), out)
-    assert np.isfinite(out).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("spread", np.ones(4, np.float32), "spread must have an entry per cell"),
-        ("spread", np.array([1, 1, -1, 1, 1], np.float32), "spread must be finite"),
-        ("spread", np.array([1, 1, np.nan, 1, 1], np.float32), "spread must be finite"),
-        ("codebooks", None, "codebooks must have 16 entries"),
-        ("codebooks", np.zeros((1, 16, 4), np.int8), "codebooks must have 16 entries"),
-        ("sketches", None, "codebooks go with sketches"),
-        ("sketches", np.zeros((5, 3), np.uint8), "sketches must have two bytes"),
-        ("sketches", np.zeros((6, 4), np.uint8), "sketches must have two bytes"),
-    ],
-)
-def test_wrong_sketches_are_refused(name, value, message):
-    arguments = oracle.problem(np.random.default_rng(0), [2, 0, 1, 3], 8).arguments()
-    good = {"spread": np.ones(5, np.float32), "codebooks": np.zeros((2, 16, 4), np.int8),
-            "sketches": np.zeros((6, 3), np.uint8)}  # fmt: skip
-    assert isinstance(_native.Engine(**{**arguments, **good}), _native.Engine)
-    with pytest.raises(ValueError, match=message):
-        _native.Engine(**{**arguments, **good, name: value})
-
-
-def test_bad_calls_are_refused():
-    engine = oracle.problem(np.random.default_rng(0), [2, 0, 1, 3], 8).engine()
-    q, listed = np.ones((2, 8), dtype=np.float32), np.array([0, 3], dtype=np.int32)
-    for bad in (np.ones((2, 4), np.float32), np.full((1, 8), np.nan, np.float32), np.full((1, 8), np.inf, np.float32)):
-        with pytest.raises(ValueError, match="the query must"):
-            engine.candidates(bad, None, 1, 1, 1)
-        with pytest.raises(ValueError, match="the query must"):
-            engine.rerank(bad, listed, 1, 0)
-    for bad in ([-1], [4], [0, 2**31 - 1]):
-        with pytest.raises(ValueError, match="listed must name documents"):
-            engine.rerank(q, np.array(bad, dtype=np.int32), 1, 0)
-        with pytest.raises(ValueError, match="listed must name documents"):
-            engine.decode(np.array(bad, dtype=np.int32), np.empty((1, 8), np.float32))
-    with pytest.raises(ValueError, match="out must have a row per token"):
-        engine.decode(listed, np.empty((4, 8), np.float32))
-    with pytest.raises(ValueError, match="allowed must have an entry per document"):
-        engine.candidates(q, np.ones(3, np.uint8), 1, 1, 1)
-    assert engine.candidates(q, None, -1, -1, -1).tolist() == []
-    assert engine.rerank(q, listed, -1, -1)[0].tolist() == []
 
 
 # -- levels ------------------------------------------------------------------------------------------
