@@ -4,7 +4,7 @@
 //     dot(u, q) = Σ_d (u_d − 128) · q_d
 // always fits 16 bits: byte_query.hpp picks the query's scale so that it must. Query tokens come in pages of 32 lanes.
 //
-// Only plain data here, as in kernels.hpp.
+// Only plain data here, and why: kernels.hpp. The widths of rows are functions, in byte_layout.hpp.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,6 @@ struct QueryPage {
 // in byte j mod (4 · bits), at bit bits · (j div (4 · bits)): so that one shift per lane unpacks a group.
 constexpr int kGroup = 32;
 constexpr int kLevels = 16;  // bytes in a table of levels, of which the first 2^bits count
-inline int64_t packed_width(int64_t dim, int bits) { return (dim + kGroup - 1) / kGroup * 4 * bits; }
 
 // A sketch is a token in half a byte per four coordinates: sub-vector s of what the token's cell leaves of it is the nearest of
 // 16 entries of codebook s. Scored for 32 query tokens at once it is one row of the cell and a row of each sub-vector's table,
@@ -37,7 +36,6 @@ inline int64_t packed_width(int64_t dim, int bits) { return (dim + kGroup - 1) /
 constexpr int kEntries = 16;
 constexpr int kSubVector = 4;
 constexpr int kCellBytes = 2;  // a sketch begins with the number of the token's cell, low byte first
-inline int64_t sketch_width(int64_t dim) { return kCellBytes + (dim / kSubVector + 1) / 2; }
 // What a table's entry is of a dot product, and a sketch's cell row of a row of similarities (dot >> 7), in 1/2^15, rounded:
 // the same unit, in which the ends are at 0.8 of the greatest product.
 constexpr int kEntryShare = 172;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "cpu.hpp"
 #include "engine.hpp"

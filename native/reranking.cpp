@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "engine.hpp"
 

@@ -5,6 +5,7 @@ without it. The build is kept in build/native-tests, so only the first run and c
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -23,7 +24,9 @@ def run(*command):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_kernels_in_cpp_with_sanitizers():
+@pytest.fixture(scope="module")
+def built():
+    """The folder with the library and its tests, compiled."""
     cmake = shutil.which("cmake", path=SCRIPTS) or shutil.which("cmake")
     if cmake is None:
         pytest.skip("needs cmake: pip install cmake ninja")
@@ -40,6 +43,24 @@ def test_kernels_in_cpp_with_sanitizers():
     assert code == 0, output
     code, output = run(cmake, "--build", str(BUILD))
     assert code == 0, output
-    code, output = run(str(BUILD / "weft_check_kernels"))
+    return BUILD
+
+
+def test_kernels_in_cpp_with_sanitizers(built):
+    code, output = run(str(built / "weft_check_kernels"))
     assert code == 0, output
     assert "wide: 16 lanes, tiles of 12 x 2: ok" in output
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+@pytest.mark.parametrize("level", ["avx2", "avx512"])
+def test_no_instruction_leaves_its_level(built, level):
+    """Of a function that several files define, the linker keeps one: it must not be one that needs a newer machine."""
+    objects = sorted(built.glob(f"**/weft_kernels.dir/*_{level}.cpp.o"))
+    if not objects:
+        pytest.skip("this machine's kind has no such level")
+    for path in objects:
+        code, output = run("nm", "-C", "--defined-only", str(path))
+        assert code == 0, output
+        shared = re.findall(r"^\S* W (.*)$", output, flags=re.MULTILINE)
+        assert [name for name in shared if f"weft::{level}" not in name] == []
