@@ -208,7 +208,7 @@ private:
         check_starts(cell_blocks_, bytes / (weft::kBlock * data_.dim), "cell_blocks must rise from 0 to the number of blocks");
         const int32_t *starts = cell_starts_.data(), *blocks = cell_blocks_.data();
         for (int64_t c = 0; c < cells; ++c)
-            require(starts[c + 1] - starts[c] <= int64_t{blocks[c + 1] - blocks[c]} * weft::kBlock,
+            require(int64_t{starts[c + 1]} - starts[c] <= (int64_t{blocks[c + 1]} - blocks[c]) * weft::kBlock,
                     "a cell's centroids must fit its blocks");
         data_.cells = cells;
         data_.cell_codes = cell_codes_.data();

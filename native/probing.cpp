@@ -138,7 +138,7 @@ private:
         visits_.clear();
         std::fill(lengths_, lengths_ + kPage, 0);
         for (int64_t c = 0; c < data_.cells; ++c) {
-            const int64_t size = (data_.cell_blocks[c + 1] - data_.cell_blocks[c]) * kBlock;
+            const int64_t size = (int64_t{data_.cell_blocks[c + 1]} - data_.cell_blocks[c]) * kBlock;
             for (uint32_t mask = masks_[static_cast<size_t>(c)] & lanes; mask != 0; mask &= mask - 1) {
                 const int i = __builtin_ctz(mask);
                 visits_.push_back({i, static_cast<int32_t>(c), lengths_[i]});
@@ -160,8 +160,8 @@ private:
     }
 
     void prefetch_cell(int32_t cell) const {
-        const int64_t bytes = kBlock * data_.dim, last = data_.cell_blocks[cell + 1] * bytes;
-        for (int64_t at = data_.cell_blocks[cell] * bytes; at < last; at += 64) __builtin_prefetch(data_.centroid_codes + at);
+        const int64_t bytes = kBlock * data_.dim, first = data_.cell_blocks[cell], last = data_.cell_blocks[cell + 1];
+        for (int64_t at = first * bytes; at < last * bytes; at += 64) __builtin_prefetch(data_.centroid_codes + at);
     }
 
     // Keep, for each token, the centroids strictly above its probe_.centroids-th similarity, or above what the bar imputes: that is
