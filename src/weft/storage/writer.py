@@ -62,6 +62,7 @@ class Writer:
         self._most = documents, megabytes * 1e6, seconds
         self._changed = threading.Condition()
         self._open: _Group | None = None  # operations go here
+        self._taken: _Group | None = None  # the last one that was begun to be written
         self._urgent = False
         self._closed = False
         self._error: BaseException | None = None
@@ -85,12 +86,11 @@ class Writer:
         """Return when everything that was given is on disk, or raise why it is not."""
         with self._changed:
             self._check()
-            group, self._urgent = self._open, self._open is not None
+            self._urgent = self._open is not None
+            group = self._taken if self._open is None else self._open  # those before are committed before
             self._changed.notify_all()
         if group is not None:
             _await(group)
-        with self._changed:  # groups before this one: they were committed in their order, or failed
-            self._check()
 
     def close(self) -> None:
         """Commit what is left and stop; a second call does nothing."""
@@ -113,12 +113,10 @@ class Writer:
 
     def _take(self, operation: Any, documents: int, nbytes: int, durable: bool) -> None:
         with self._changed:
-            self._check()
-            if self._closed:
-                raise IndexStateError("the writer is closed")
+            self._check_open()
             while self._open is not None and self._full(self._open):  # no faster than the disk
                 self._changed.wait()
-                self._check()
+                self._check_open()
             if self._open is None:
                 self._open = _Group()
             group = self._open
@@ -137,12 +135,18 @@ class Writer:
         if self._error is not None:
             raise self._error
 
+    def _check_open(self) -> None:
+        self._check()
+        if self._closed:
+            raise IndexStateError("the writer is closed")
+
     def _run(self) -> None:
         while (group := self._next()) is not None:
             try:
                 self._store.write(group.operations)
             except BaseException as error:  # told to whoever waits, and to every later call
                 group.error = self._error = error
+            group.operations.clear()  # the group is kept for `commit`, its vectors are not
             group.done.set()
             if group.error is not None:
                 with self._changed:
@@ -160,10 +164,10 @@ class Writer:
                 if group is not None:
                     left = group.begun + self._most[2] - time.monotonic()
                     if self._urgent or self._closed or self._full(group) or left <= 0:
-                        self._open, self._urgent = None, False
+                        self._open, self._taken, self._urgent = None, group, False
                         self._changed.notify_all()
                         return group
-                    self._changed.wait(left)
+                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
                 elif self._closed:
                     return None
                 else:
