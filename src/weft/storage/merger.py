@@ -70,6 +70,12 @@ class Merger:
         """Whether a merge is under way now."""
         return self._running.locked()
 
+    def count(self, files: Iterable[Path]) -> None:
+        """Count files that an add wrote."""
+        size = sum(path.stat().st_size for path in files)
+        self.added_bytes += size
+        self.written_bytes += size
+
     # -- when ----------------------------------------------------------------------------------------
 
     def after_write(self) -> None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,9 @@ from weft.storage.database import FILE, faults_named
 from weft.storage.documents import checked
 from weft.storage.lock import WriterLock
 from weft.storage.merger import Merger, codec_for
+from weft.storage.operations import Addition, Operation, commit, new_segments
 from weft.storage.pruning import prune
 from weft.storage.segments import Segment, StoredTokens
-from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment
 from weft.storage.views import SEGMENTS, View, Views
 from weft.storage.writer import Writer
@@ -40,13 +40,6 @@ from weft.types import Document, TokenVectors
 ALIGNMENT = "sum-of-max"
 """What a search takes for relevance if neither the call nor the index says otherwise."""
 _log = logging.getLogger(__name__)
-
-
-class Addition(NamedTuple):
-    """Documents to be added together, checked."""
-
-    documents: list[Document]
-    vectors: TokenVectors
 
 
 class Store:
@@ -274,7 +267,7 @@ class Store:
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
         return Addition(listed, vectors)
 
-    def write(self, operations: Sequence[Addition | Sequence[str]], *, flat: bool = False) -> int:
+    def write(self, operations: Sequence[Operation], *, flat: bool = False) -> int:
         """Do additions and deletions (lists of ids), in their order, in one transaction.
 
         Returns
@@ -282,44 +275,20 @@ class Store:
         int
             How many documents were there to be deleted.
         """
-        additions = [operation for operation in operations if isinstance(operation, Addition)]
-        pieces = [Given(a.vectors, reading=self.reads, weighs=self.salience_weighs) for a in additions]
-        groups: dict[Any, list[int]] = {}
-        for position, piece in enumerate(pieces):
-            groups.setdefault((piece.dtype.str, piece.columns), []).append(position)
-        with (
-            self._writing(),
-            self._new_segments([[pieces[i] for i in group] for group in groups.values()], flat) as files,
-        ):
-            with self.committing() as catalogue:
-                number, first = catalogue.next_number(), {}
-                for group, path in zip(groups.values(), files, strict=True):
-                    counts = [len(additions[i].documents) for i in group]
-                    tokens = sum(int(pieces[i].lengths.sum()) for i in group)
-                    catalogue.add_segment(path.name, sum(counts), tokens, number)
-                    for i, count in zip(group, counts, strict=True):
-                        first[i] = number
-                        number += count
-                deleted = _apply(catalogue, operations, first)
-            for path in files:
-                self.merging.added_bytes += path.stat().st_size
-                self.merging.written_bytes += path.stat().st_size
-        self.merging.after_write()
-        return deleted
-
-    @contextmanager
-    def _new_segments(self, groups: list[list[Given]], flat: bool) -> Iterator[list[Path]]:
+        segments = new_segments(operations, reading=self.reads, weighs=self.salience_weighs)
         with self.view() as view:
             there = view.tokens
-        with ExitStack() as stack:
+        with self._writing(), ExitStack() as stack:
             files = []
-            for pieces in groups:
-                path = stack.enter_context(self.new_file())
-                tokens = sum(int(piece.lengths.sum()) for piece in pieces)
-                codec = None if flat else codec_for(tokens, self.bits, there + tokens)
-                write_segment(path, pieces, codec)
-                files.append(path)
-            yield files
+            for segment in segments:
+                files.append(stack.enter_context(self.new_file()))
+                codec = None if flat else codec_for(segment.tokens, self.bits, there + segment.tokens)
+                write_segment(files[-1], segment.pieces, codec)
+            with self.committing() as catalogue:
+                deleted = commit(catalogue, operations, segments, files)
+            self.merging.count(files)
+        self.merging.after_write()
+        return deleted
 
     def compact(self) -> None:
         """Merge all segments into one and drop what was deleted, while others read and write.
@@ -434,19 +403,6 @@ class Store:
                 "reading": self.reads,
                 "bytes": sum(_size(path) for path in self.folder.rglob("*")),
             }
-
-
-def _apply(catalogue: Catalogue, operations: Sequence[Any], first: dict[int, int]) -> int:
-    """Do operations in their order; `first` has the number of the first document of each addition."""
-    deleted = position = 0
-    for operation in operations:
-        if isinstance(operation, Addition):
-            for ordinal, document in enumerate(operation.documents):
-                catalogue.put(document, first[position] + ordinal)
-            position += 1
-        else:
-            deleted += sum(catalogue.delete(id) for id in operation)  # noqa: A001
-    return deleted
 
 
 def _size(path: Path) -> int:
