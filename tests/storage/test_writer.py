@@ -314,9 +314,13 @@ class TestClosing:
         assert index.matching("id != ''") == ["a"]
 
     def test_the_end_of_a_block_commits_even_after_an_error(self, index):
-        with pytest.raises(KeyError), index.writer(seconds=NEVER) as writer:
-            writer.add(["a"], tokens(1))
-            raise KeyError
+        def interrupted():
+            with index.writer(seconds=NEVER) as writer:
+                writer.add(["a"], tokens(1))
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            interrupted()
         assert "a" in index
 
     def test_whoever_waits_for_room_hears_that_it_is_closed(self, index, monkeypatch):

@@ -21,7 +21,7 @@ OUTSIDE = 254
 LISTED = 255
 """A span that two bytes cannot hold."""
 _SMALLEST = 2.0**-8
-"""A salience below is stored as 0; 255 stands for 248, the largest."""
+"""A salience below is stored as 0; 255 stands for 240, the largest."""
 
 
 class Spans(NamedTuple):
