@@ -14,7 +14,7 @@
 #include "engine_bindings.hpp"
 #include "mapped_file_bindings.hpp"
 #include "scoring.hpp"
-#include "token_text_bindings.hpp"
+#include "corpus_index_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -115,7 +115,7 @@ NB_MODULE(_native, module) {
     module.doc() = "C++ kernels of weft: see weft.kernels.";
     bind_engine(module);
     bind_mapped_file(module);
-    bind_token_text(module);
+    bind_corpus_index(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });
     module.def("simd_levels", [] {
         std::vector<std::string> names;

@@ -14,7 +14,8 @@
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "cpu.hpp"
-#include "engine.hpp"
+#include "probing.hpp"
+#include "reranking.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -186,7 +187,7 @@ private:
     }
 
     template <class Result>
-    Result ranked(Result (*function)(const weft::ByteKernels&, const weft::EngineData&, const float*, int64_t, const int32_t*, int64_t,
+    Result ranked(Result (*function)(const weft::ByteKernels&, const weft::CodedSegment&, const float*, int64_t, const int32_t*, int64_t,
                                      const weft::Rerank&),
                   const Input<float, 2>& query, const Input<int32_t, 1>& listed, const weft::Rerank& how) const {
         check_query(query);
@@ -305,7 +306,7 @@ private:
     Optional<Input<uint8_t, 2>> sketches_;
     std::vector<uint8_t> lifts_;
     alignas(16) int8_t tables_[weft::kTables * weft::kLevels] = {};
-    weft::EngineData data_{};
+    weft::CodedSegment data_{};
 };
 
 }  // namespace

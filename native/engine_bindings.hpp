@@ -1,4 +1,4 @@
-// The Python class of engine.hpp.
+// The Python class of a coded segment, with what probing.hpp and reranking.hpp do with it.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
 // Probing: from query tokens over cells and centroids to the documents worth scoring.
-#include "engine.hpp"
+#include "probing.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,7 @@ private:
 // So few documents are sketched one and all even under a bar: probing would cost more.
 constexpr int64_t kFew = 64;
 
-bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
+bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
 }
 
@@ -69,7 +69,7 @@ bool eligible(const EngineData& data, const uint8_t* allowed, int64_t d) {
 // token; the sum of a row is the imputed score less what every document has in common. Memory is kept between queries.
 class Prober {
 public:
-    std::vector<int32_t> run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, const uint8_t* allowed,
+    std::vector<int32_t> run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, const uint8_t* allowed,
                              const Probe& probe, Bar& last) {
         kernels_ = kernels;
         data_ = data;
@@ -104,7 +104,7 @@ public:
     }
 
     // Only the similarities with the cells, for the sketches of documents that need no finding.
-    void score_cells(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query) {
+    void score_cells(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query) {
         data_ = data;
         grow(cell_rows_, query.pages() * data.cells * kPage, uint8_t{0});
         for (int64_t p = 0; p < query.pages(); ++p) kernels.similarities(data.cell_codes, data.cells, query.page(p), cell_rows(p));
@@ -275,7 +275,7 @@ private:
     }
 
     ByteKernels kernels_{};
-    EngineData data_{};
+    CodedSegment data_{};
     Probe probe_{};
     std::vector<uint8_t> rows_, cell_rows_, lifted_, values_, excess_;
     std::vector<uint32_t> masks_, sums_;
@@ -290,7 +290,7 @@ private:
 };
 
 // Documents that no list named come last, in their own order.
-void fill_up(const EngineData& data, const uint8_t* allowed, int64_t wanted, std::vector<int32_t>& documents) {
+void fill_up(const CodedSegment& data, const uint8_t* allowed, int64_t wanted, std::vector<int32_t>& documents) {
     std::vector<bool> there(static_cast<size_t>(data.documents), false);
     for (const int32_t d : documents) there[static_cast<size_t>(d)] = true;
     for (int64_t d = 0; d < data.documents && static_cast<int64_t>(documents.size()) < wanted; ++d)
@@ -300,7 +300,7 @@ void fill_up(const EngineData& data, const uint8_t* allowed, int64_t wanted, std
 // The best `kept` of the documents by their sketches, of those that reach `least`.
 class Sketcher {
 public:
-    void run(const ByteKernels& kernels, const EngineData& data, const ByteQuery& query, Prober& prober, int64_t kept, double least,
+    void run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober, int64_t kept, double least,
              std::vector<int32_t>& documents, Bar& last) {
         const int64_t sub_vectors = data.dim / kSubVector, width = sketch_width(data.dim);
         table_.resize(static_cast<size_t>(sub_vectors * kEntries * kPage));
@@ -335,7 +335,7 @@ public:
 private:
     static constexpr size_t kAhead = 3;
 
-    static void prefetch(const EngineData& data, int32_t document, int64_t width) {
+    static void prefetch(const CodedSegment& data, int32_t document, int64_t width) {
         const int64_t first = data.offsets[document], last = data.offsets[document + 1];
         for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data.sketches + at);
     }
@@ -354,7 +354,7 @@ uint8_t cell_lift(double spread, int64_t dim, double norm) {
     return lift > 0 ? static_cast<uint8_t>(std::min(lift, 255.0)) : uint8_t{0};
 }
 
-Candidates find_candidates(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
+Candidates find_candidates(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens,
                            const uint8_t* allowed, const Probe& probe, const uint8_t* sketch_checked) {
     if (probe.candidates <= 0) return {{}, true, {}};
     static thread_local Prober thread_prober;

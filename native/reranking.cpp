@@ -1,4 +1,6 @@
 // Scoring documents from their codes: integer sum-of-max, and decoding.
+#include "reranking.hpp"
+
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -9,7 +11,6 @@
 
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
-#include "engine.hpp"
 
 namespace weft {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // The byte rows of one document after another: in place, or expanded from residuals into a buffer.
 class Rows {
 public:
-    Rows(const ByteKernels& kernels, const EngineData& data) : kernels_(kernels), data_(data) {}
+    Rows(const ByteKernels& kernels, const CodedSegment& data) : kernels_(kernels), data_(data) {}
 
     const uint8_t* of(int32_t document) {
         const int64_t first = data_.offsets[document], last = data_.offsets[document + 1];
@@ -60,7 +61,7 @@ private:
     }
 
     const ByteKernels& kernels_;
-    const EngineData& data_;
+    const CodedSegment& data_;
     std::vector<uint8_t> buffer_;
 };
 
@@ -95,7 +96,7 @@ int32_t token_of(int64_t key) { return INT32_MAX - static_cast<int32_t>(key & IN
 // greatest. Only these, a few of a hundred, are computed again.
 class Scorer {
 public:
-    Scorer(const ByteKernels& kernels, const EngineData& data, const float* query, const ByteQuery& bytes,
+    Scorer(const ByteKernels& kernels, const CodedSegment& data, const float* query, const ByteQuery& bytes,
            const float* missing = nullptr)
         : kernels_(kernels), data_(data), query_(query), bytes_(bytes), missing_(missing), rows_(kernels, data),
           reach_(static_cast<size_t>(bytes.pages() * kPage), 0) {
@@ -157,7 +158,7 @@ private:
     }
 
     const ByteKernels& kernels_;
-    const EngineData& data_;
+    const CodedSegment& data_;
     const float* query_;
     const ByteQuery& bytes_;
     const float* missing_;
@@ -166,7 +167,7 @@ private:
     std::vector<uint32_t> masks_;
 };
 
-Reranked rerank(const ByteKernels& kernels, const EngineData& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
+Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
                 const Rerank& settings) {
     const int64_t tokens = bytes.tokens();
     Rows rows(kernels, data);
@@ -218,12 +219,12 @@ Reranked rerank(const ByteKernels& kernels, const EngineData& data, const ByteQu
 
 }  // namespace
 
-Reranked rerank(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens, const int32_t* listed,
+Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens, const int32_t* listed,
                 int64_t count, const Rerank& settings) {
     return rerank(kernels, data, ByteQuery(query, tokens, data.dim, data.norm, false), listed, count, settings);
 }
 
-void score_codes(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens, const int32_t* listed,
+void score_codes(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens, const int32_t* listed,
                  int64_t count, float* scores) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Scorer scorer(kernels, data, query, bytes);
@@ -232,7 +233,7 @@ void score_codes(const ByteKernels& kernels, const EngineData& data, const float
     for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c], counting.data(), similarities.data());
 }
 
-BestDocuments best_documents(const ByteKernels& kernels, const EngineData& data, const float* query, int64_t tokens,
+BestDocuments best_documents(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens,
                              const int32_t* listed, int64_t count, const Rerank& settings) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Reranked found = rerank(kernels, data, bytes, listed, count, settings);
@@ -257,7 +258,7 @@ BestDocuments best_documents(const ByteKernels& kernels, const EngineData& data,
     return best;
 }
 
-void decode(const ByteKernels& kernels, const EngineData& data, const int32_t* listed, int64_t count, float* out) {
+void decode(const ByteKernels& kernels, const CodedSegment& data, const int32_t* listed, int64_t count, float* out) {
     const float inverse = 1 / data.scale;
     Rows rows(kernels, data);
     for (int64_t c = 0; c < count; ++c) {

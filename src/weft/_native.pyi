@@ -5,7 +5,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-# The layout of a coded segment, as native/engine.hpp and native/byte_kernels.hpp describe it.
+# The layout of a coded segment, as native/coded_segment.hpp and native/byte_kernels.hpp describe it.
 DIM_MULTIPLE: int
 """Codes have a multiple of so many columns."""
 MAX_DIM: int
@@ -81,7 +81,7 @@ class MappedFile:
     def release(self) -> None: ...  # gives back the memory of what was read; arrays stay valid
 
 class Engine:
-    """A coded segment: native/engine.hpp."""
+    """A coded segment: native/coded_segment.hpp."""
 
     def __init__(
         self,
@@ -144,8 +144,8 @@ class Engine:
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...
 
-class TokenTextTables:
-    """What both forms of a corpus index have: native/token_text.hpp."""
+class CorpusIndexTables:
+    """What both forms of a corpus index have: native/corpus_index.hpp."""
 
     def __init__(
         self,
@@ -160,16 +160,16 @@ class TokenTextTables:
         head_stops: NDArray[np.uint32],
     ) -> None: ...
 
-class TokenText:
-    """A corpus index: native/token_text.hpp. `weft.generative.corpus_index` is the interface for people."""
+class CorpusIndex:
+    """A corpus index: native/corpus_index.hpp. `weft.generative.corpus_index` is the interface for people."""
 
     @staticmethod
     def suffix(
-        tables: TokenTextTables, text: NDArray[np.uint16] | NDArray[np.uint32], suffixes: NDArray[np.uint32]
-    ) -> TokenText: ...
+        tables: CorpusIndexTables, text: NDArray[np.uint16] | NDArray[np.uint32], suffixes: NDArray[np.uint32]
+    ) -> CorpusIndex: ...
     @staticmethod
     def fm(
-        tables: TokenTextTables,
+        tables: CorpusIndexTables,
         lines: NDArray[np.uint64],
         zeros: NDArray[np.uint32],
         leaves: NDArray[np.uint32],
@@ -178,7 +178,7 @@ class TokenText:
         rows: NDArray[np.uint32],
         rate: int,
         origin: int,
-    ) -> TokenText: ...
+    ) -> CorpusIndex: ...
     def advance(
         self,
         low: NDArray[np.int64],
@@ -214,7 +214,7 @@ class TokenText:
         NDArray[np.float64],  # its cover
     ]: ...
 
-def token_text_fm(
+def corpus_index_fm(
     text: NDArray[np.uint16] | NDArray[np.uint32],
     suffixes: NDArray[np.int32],  # of the text read backwards
     alphabet: int,

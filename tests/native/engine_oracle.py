@@ -1,4 +1,4 @@
-"""The engine in NumPy, straight from the text of native/engine.hpp, and random segments to try it on.
+"""The engine in NumPy, as native/probing.hpp and native/reranking.hpp describe it, and random segments to try it on.
 
 ``python tests/native/engine_oracle.py`` prints what the engine answers to fixed problems at the level of ``WEFT_SIMD``:
 `test_engine.py` starts it once for each level, because a process keeps the level it began with.

@@ -160,7 +160,7 @@ class NGramIndex(ABC):
         """Return this form's own arrays and header entries."""
 
     @abstractmethod
-    def _make(self, tables: _native.TokenTextTables) -> _native.TokenText:
+    def _make(self, tables: _native.CorpusIndexTables) -> _native.CorpusIndex:
         """Return the native object over the arrays."""
 
     @classmethod
@@ -333,14 +333,14 @@ class NGramIndex(ABC):
         return NGrams(self)
 
     @cached_property
-    def _native(self) -> _native.TokenText:
+    def _native(self) -> _native.CorpusIndex:
         """The arrays as the kernels see them, verified if they come from a file."""
         if isinstance(self._arrays, TokenTextFile):
             self._arrays.verify()
         try:
             arrays = {name: self._arrays[name] for name in TABLES}
             symbols = symbols_of(arrays["alphabet"], self.vocabulary)
-            tables = _native.TokenTextTables(
+            tables = _native.CorpusIndexTables(
                 arrays.pop("starts"), arrays.pop("alphabet"), arrays.pop("first"), symbols, **arrays
             )
             return self._make(tables)

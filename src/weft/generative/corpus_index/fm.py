@@ -28,7 +28,7 @@ class FMIndex(NGramIndex):
     @classmethod
     def _sorted(cls, corpus: Corpus) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         order = suffix_array(np.ascontiguousarray(corpus.text[::-1]))
-        lines, zeros, leaves, marks, values, origin = _native.token_text_fm(
+        lines, zeros, leaves, marks, values, origin = _native.corpus_index_fm(
             corpus.text, order, len(corpus.alphabet), RATE
         )
         # Suffixes that begin with 0 come first, among them the separators before the documents.
@@ -39,6 +39,6 @@ class FMIndex(NGramIndex):
         own |= {"values": values, "rows": row_of[corpus.starts[:-1] - 1]}
         return own, {"rate": RATE, "origin": origin}
 
-    def _make(self, tables: _native.TokenTextTables) -> _native.TokenText:
+    def _make(self, tables: _native.CorpusIndexTables) -> _native.CorpusIndex:
         arrays = {name: self._arrays[name] for name in self._extra}
-        return _native.TokenText.fm(tables, **arrays, rate=self._info["rate"], origin=self._info["origin"])
+        return _native.CorpusIndex.fm(tables, **arrays, rate=self._info["rate"], origin=self._info["origin"])

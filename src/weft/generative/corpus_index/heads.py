@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft._native import TokenText
+from weft._native import CorpusIndex
 
 MAX_DEPTH = 8
 """Frequent n-grams longer than this are boilerplate with few continuations, which galloping finds at once."""
@@ -29,7 +29,7 @@ def no_heads(dtype: Any) -> dict[str, NDArray[Any]]:
 
 
 def find_heads(
-    native: TokenText, rows: int, symbols: NDArray[np.int32], dtype: Any, threshold: int
+    native: CorpusIndex, rows: int, symbols: NDArray[np.int32], dtype: Any, threshold: int
 ) -> dict[str, NDArray[Any]]:
     """Return the heads: the root, and n-grams of up to 7 tokens that occur `threshold` times or more."""
     low, high = np.zeros(1, np.int64), np.full(1, rows, np.int64)

@@ -23,5 +23,5 @@ class TokenTextIndex(NGramIndex):
     def _sorted(cls, corpus: Corpus) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         return {"text": corpus.text, "suffixes": suffix_array(corpus.text).view(np.uint32)}, {}
 
-    def _make(self, tables: _native.TokenTextTables) -> _native.TokenText:
-        return _native.TokenText.suffix(tables, self._arrays["text"], self._arrays["suffixes"])
+    def _make(self, tables: _native.CorpusIndexTables) -> _native.CorpusIndex:
+        return _native.CorpusIndex.suffix(tables, self._arrays["text"], self._arrays["suffixes"])

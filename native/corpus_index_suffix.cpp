@@ -1,22 +1,22 @@
 #include <algorithm>
 
-#include "token_text.hpp"
+#include "corpus_index.hpp"
 
 namespace weft {
 
-int64_t TokenText::document_of(int64_t position) const {
+int64_t CorpusIndex::document_of(int64_t position) const {
     const int64_t* end = starts_ + documents_ + 1;
     return std::clamp<int64_t>(std::upper_bound(starts_, end, position) - starts_ - 1, 0, std::max<int64_t>(documents_ - 1, 0));
 }
 
-void TokenText::extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count, Range* out) const {
+void CorpusIndex::extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count, Range* out) const {
     for (int64_t i = 0; i < count; ++i) {
         const int64_t state = beams == nullptr ? i : beams[i];
         out[i] = extend(states.range(state), states.depth[state], tokens[i]);
     }
 }
 
-int64_t TokenText::head(Range range, int64_t depth) const {
+int64_t CorpusIndex::head(Range range, int64_t depth) const {
     if (depth >= heads_.depths) return -1;
     const uint32_t *begin = heads_.lows + heads_.first[depth], *end = heads_.lows + heads_.first[depth + 1];
     const uint32_t* found = std::lower_bound(begin, end, static_cast<uint32_t>(range.low));
@@ -29,7 +29,7 @@ int64_t TokenText::head(Range range, int64_t depth) const {
 }
 
 template <class Symbol>
-int64_t SuffixText<Symbol>::lower(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
+int64_t SuffixIndex<Symbol>::lower(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         if (next(middle, depth) < symbol)
@@ -41,7 +41,7 @@ int64_t SuffixText<Symbol>::lower(int64_t low, int64_t high, int64_t depth, uint
 }
 
 template <class Symbol>
-int64_t SuffixText<Symbol>::gallop(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
+int64_t SuffixIndex<Symbol>::gallop(int64_t low, int64_t high, int64_t depth, uint32_t symbol) const {
     int64_t stride = 1;
     while (low + stride <= high && next(low + stride - 1, depth) < symbol) {
         low += stride;
@@ -51,7 +51,7 @@ int64_t SuffixText<Symbol>::gallop(int64_t low, int64_t high, int64_t depth, uin
 }
 
 template <class Symbol>
-Range SuffixText<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) const {
+Range SuffixIndex<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) const {
     const int64_t known = head(range, depth);
     if (known >= 0) {
         const int64_t begin = heads_.offsets[known], end = heads_.offsets[known + 1];
@@ -69,7 +69,7 @@ Range SuffixText<Symbol>::narrow(Range range, int64_t depth, uint32_t symbol) co
 }
 
 template <class Symbol>
-void SuffixText<Symbol>::continuations(const States& states, Continuations& out, int64_t* offsets) const {
+void SuffixIndex<Symbol>::continuations(const States& states, Continuations& out, int64_t* offsets) const {
     offsets[0] = 0;
     for (int64_t i = 0; i < states.count; ++i) {
         continuations(states.range(i), states.depth[i], out);
@@ -78,7 +78,7 @@ void SuffixText<Symbol>::continuations(const States& states, Continuations& out,
 }
 
 template <class Symbol>
-void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations& out) const {
+void SuffixIndex<Symbol>::continuations(Range range, int64_t depth, Continuations& out) const {
     if (range.low >= range.high) return;
     const int64_t known = head(range, depth);
     if (known >= 0) return copy_head<Symbol>(known, out);
@@ -97,7 +97,7 @@ void SuffixText<Symbol>::continuations(Range range, int64_t depth, Continuations
 // Few rows: fetch all their next symbols first. The fetches wait for memory side by side; a search would wait for one after
 // the other, as each decides where to look next.
 template <class Symbol>
-void SuffixText<Symbol>::gather(Range range, int64_t depth, Continuations& out) const {
+void SuffixIndex<Symbol>::gather(Range range, int64_t depth, Continuations& out) const {
     uint32_t follow[kGathered];
     const int64_t count = range.high - range.low;
     for (int64_t i = 0; i < count; ++i) follow[i] = next(range.low + i, depth);
@@ -118,12 +118,12 @@ void SuffixText<Symbol>::gather(Range range, int64_t depth, Continuations& out) 
 }
 
 template <class Symbol>
-int64_t SuffixText<Symbol>::position(int64_t row, int64_t) const {
+int64_t SuffixIndex<Symbol>::position(int64_t row, int64_t) const {
     return suffixes_[row] < static_cast<uint64_t>(rows_) ? suffixes_[row] : -1;
 }
 
 template <class Symbol>
-void SuffixText<Symbol>::read(const int64_t* documents, int64_t count, int32_t* out) const {
+void SuffixIndex<Symbol>::read(const int64_t* documents, int64_t count, int32_t* out) const {
     for (int64_t d = 0; d < count; ++d) {
         const Symbol* text = text_ + starts_[documents[d]];
         const int64_t size = length(documents[d]);
@@ -131,7 +131,7 @@ void SuffixText<Symbol>::read(const int64_t* documents, int64_t count, int32_t* 
     }
 }
 
-template class SuffixText<uint16_t>;
-template class SuffixText<uint32_t>;
+template class SuffixIndex<uint16_t>;
+template class SuffixIndex<uint32_t>;
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cpu.hpp"
-#include "token_text.hpp"
+#include "corpus_index.hpp"
 
 namespace weft {
 
@@ -122,21 +122,21 @@ template void build_wavelet(uint16_t*, int64_t, int64_t, int64_t, uint64_t*, uin
 template void build_wavelet(uint32_t*, int64_t, int64_t, int64_t, uint64_t*, uint32_t*, uint32_t*);
 
 template <class Symbol>
-std::unique_ptr<TokenText> make_fm(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts,
+std::unique_ptr<CorpusIndex> make_fm(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts,
                                    Wavelet wavelet, Samples samples) {
 #ifdef WEFT_HAVE_POPCNT
     if (active_level().bytes != &kBaselineBytes)  // every machine with AVX2 has it
-        return std::make_unique<FmText<Symbol, true>>(rows, alphabet, heads, documents, starts, wavelet, samples);
+        return std::make_unique<FmIndex<Symbol, true>>(rows, alphabet, heads, documents, starts, wavelet, samples);
 #endif
-    return std::make_unique<FmText<Symbol, false>>(rows, alphabet, heads, documents, starts, wavelet, samples);
+    return std::make_unique<FmIndex<Symbol, false>>(rows, alphabet, heads, documents, starts, wavelet, samples);
 }
 
-template std::unique_ptr<TokenText> make_fm<uint16_t>(int64_t, Alphabet, Heads, int64_t, const int64_t*, Wavelet, Samples);
-template std::unique_ptr<TokenText> make_fm<uint32_t>(int64_t, Alphabet, Heads, int64_t, const int64_t*, Wavelet, Samples);
+template std::unique_ptr<CorpusIndex> make_fm<uint16_t>(int64_t, Alphabet, Heads, int64_t, const int64_t*, Wavelet, Samples);
+template std::unique_ptr<CorpusIndex> make_fm<uint32_t>(int64_t, Alphabet, Heads, int64_t, const int64_t*, Wavelet, Samples);
 #endif
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::descend(Node* nodes, int64_t count) const {
+void FmIndex<Symbol, Popcnt>::descend(Node* nodes, int64_t count) const {
     for (int64_t level = 0; level < wavelet_.levels; ++level) {
         const uint64_t* bits = lines(level);
         const int64_t base = wavelet_.zeros[level];
@@ -160,7 +160,7 @@ void FmText<Symbol, Popcnt>::descend(Node* nodes, int64_t count) const {
 }
 
 template <class Symbol, bool Popcnt>
-Range FmText<Symbol, Popcnt>::leaf(const Node& node) const {
+Range FmIndex<Symbol, Popcnt>::leaf(const Node& node) const {
     if (node.low >= node.high) return {0, 0};
     const int64_t low = alphabet_.first[node.prefix] + (int64_t{node.low} - wavelet_.leaves[node.prefix]);
     const int64_t high = low + node.high - node.low;
@@ -168,14 +168,14 @@ Range FmText<Symbol, Popcnt>::leaf(const Node& node) const {
 }
 
 template <class Symbol, bool Popcnt>
-Range FmText<Symbol, Popcnt>::narrow(Range range, int64_t, uint32_t symbol) const {
+Range FmIndex<Symbol, Popcnt>::narrow(Range range, int64_t, uint32_t symbol) const {
     Node node{static_cast<uint32_t>(range.low), static_cast<uint32_t>(range.high), symbol, 0};
     descend(&node, 1);
     return leaf(node);
 }
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count,
+void FmIndex<Symbol, Popcnt>::extend(const States& states, const int64_t* beams, const int32_t* tokens, int64_t count,
                                     Range* out) const {
     std::vector<Node> nodes;
     nodes.reserve(static_cast<size_t>(count));
@@ -184,7 +184,7 @@ void FmText<Symbol, Popcnt>::extend(const States& states, const int64_t* beams, 
         const uint32_t symbol = symbol_of(tokens[i]);
         const Range range = states.range(state);
         if (symbol == 0 || range.low >= range.high || states.depth[state] == 0)
-            out[i] = TokenText::extend(range, states.depth[state], tokens[i]);  // needs no rank
+            out[i] = CorpusIndex::extend(range, states.depth[state], tokens[i]);  // needs no rank
         else
             nodes.push_back({static_cast<uint32_t>(range.low), static_cast<uint32_t>(range.high), symbol, static_cast<int32_t>(i)});
     }
@@ -193,7 +193,7 @@ void FmText<Symbol, Popcnt>::extend(const States& states, const int64_t* beams, 
 }
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::spread(std::vector<Node>& nodes) const {
+void FmIndex<Symbol, Popcnt>::spread(std::vector<Node>& nodes) const {
     std::vector<Node> children;
     for (int64_t level = 0; level < wavelet_.levels; ++level) {
         const uint64_t* bits = lines(level);
@@ -227,7 +227,7 @@ void FmText<Symbol, Popcnt>::spread(std::vector<Node>& nodes) const {
 }
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::continuations(const States& states, Continuations& out, int64_t* offsets) const {
+void FmIndex<Symbol, Popcnt>::continuations(const States& states, Continuations& out, int64_t* offsets) const {
     std::vector<Node> nodes;
     std::vector<int64_t> heads(static_cast<size_t>(states.count), -1);
     for (int64_t i = 0; i < states.count; ++i) {
@@ -252,7 +252,7 @@ void FmText<Symbol, Popcnt>::continuations(const States& states, Continuations& 
 }
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::step(Step* steps, int64_t count) const {
+void FmIndex<Symbol, Popcnt>::step(Step* steps, int64_t count) const {
     for (int64_t i = 0; i < count; ++i) {
         steps[i].at = steps[i].row;
         steps[i].symbol = 0;
@@ -283,7 +283,7 @@ void FmText<Symbol, Popcnt>::step(Step* steps, int64_t count) const {
 }
 
 template <class Symbol, bool Popcnt>
-int64_t FmText<Symbol, Popcnt>::position(int64_t row, int64_t depth) const {
+int64_t FmIndex<Symbol, Popcnt>::position(int64_t row, int64_t depth) const {
     Step walk{row, 0, 0};
     for (int64_t steps = 0; steps <= samples_.rate; ++steps) {
         if (bit_at(samples_.marks, walk.row)) {
@@ -300,7 +300,7 @@ int64_t FmText<Symbol, Popcnt>::position(int64_t row, int64_t depth) const {
 }
 
 template <class Symbol, bool Popcnt>
-void FmText<Symbol, Popcnt>::read(const int64_t* documents, int64_t count, int32_t* out) const {
+void FmIndex<Symbol, Popcnt>::read(const int64_t* documents, int64_t count, int32_t* out) const {
     Step steps[kDocuments];
     int32_t* write[kDocuments];
     int64_t left[kDocuments];
@@ -330,7 +330,7 @@ void FmText<Symbol, Popcnt>::read(const int64_t* documents, int64_t count, int32
     }
 }
 
-template class FmText<uint16_t, kPopcnt>;
-template class FmText<uint32_t, kPopcnt>;
+template class FmIndex<uint16_t, kPopcnt>;
+template class FmIndex<uint32_t, kPopcnt>;
 
 }  // namespace weft

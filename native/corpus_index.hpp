@@ -4,7 +4,7 @@
 // n-gram may go on: between documents and in place of tokens that break a text. A state is a range [low, high) of rows whose
 // suffixes begin with the same `depth` symbols, so high − low is the n-gram's count and 0 to rows is the empty n-gram.
 //
-// Two forms: a suffix array with its text (token_text_suffix.cpp), and an FM-index (token_text_fm.cpp), smaller and slower.
+// Two forms: a suffix array with its text (corpus_index_suffix.cpp), and an FM-index (corpus_index_fm.cpp), smaller and slower.
 // All arrays are borrowed and outlive the object. Nothing in them, and no state, can lead out of their bounds: damaged
 // arrays give wrong answers, never a crash. Whoever opens a file checks its sums first.
 #pragma once
@@ -94,11 +94,11 @@ struct Alphabet {
     const int32_t* symbols;     // (vocabulary): a token's symbol, or 0 for one that does not occur
 };
 
-class TokenText {
+class CorpusIndex {
 public:
-    TokenText(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts)
+    CorpusIndex(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts)
         : rows_(rows), alphabet_(alphabet), heads_(heads), documents_(documents), starts_(starts) {}
-    virtual ~TokenText() = default;
+    virtual ~CorpusIndex() = default;
 
     int64_t rows() const { return rows_; }
     int64_t documents() const { return documents_; }
@@ -169,11 +169,11 @@ protected:
 constexpr int64_t kGathered = 1024;  // rows whose next symbols are all looked at
 
 template <class Symbol>
-class SuffixText final : public TokenText {
+class SuffixIndex final : public CorpusIndex {
 public:
-    SuffixText(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts, const Symbol* text,
+    SuffixIndex(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts, const Symbol* text,
                const uint32_t* suffixes)
-        : TokenText(rows, alphabet, heads, documents, starts), text_(text), suffixes_(suffixes) {}
+        : CorpusIndex(rows, alphabet, heads, documents, starts), text_(text), suffixes_(suffixes) {}
 
     void continuations(const States& states, Continuations& out, int64_t* offsets) const override;
     int64_t position(int64_t row, int64_t depth) const override;
@@ -233,13 +233,13 @@ struct Samples {
 
 // One rank waits for memory, and the next level's rank for it: everything here takes many ranges, documents or rows side by
 // side through one level after the other, so that they wait together.
-// `Popcnt`: for machines that count bits in one instruction (token_text_fm_popcnt.cpp).
+// `Popcnt`: for machines that count bits in one instruction (corpus_index_fm_popcnt.cpp).
 template <class Symbol, bool Popcnt>
-class FmText final : public TokenText {
+class FmIndex final : public CorpusIndex {
 public:
-    FmText(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts, Wavelet wavelet,
+    FmIndex(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts, Wavelet wavelet,
            Samples samples)
-        : TokenText(rows, alphabet, heads, documents, starts),
+        : CorpusIndex(rows, alphabet, heads, documents, starts),
           wavelet_(wavelet),
           samples_(samples),
           stride_(bit_lines(rows) * kLineWords) {}
@@ -278,7 +278,7 @@ private:
 
 // The form for this machine.
 template <class Symbol>
-std::unique_ptr<TokenText> make_fm(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts,
+std::unique_ptr<CorpusIndex> make_fm(int64_t rows, Alphabet alphabet, Heads heads, int64_t documents, const int64_t* starts,
                                    Wavelet wavelet, Samples samples);
 
 }  // namespace weft

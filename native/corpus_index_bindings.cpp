@@ -1,5 +1,5 @@
-// weft._native.TokenText: an index of the corpus' n-grams over borrowed arrays; every call takes many states and releases the GIL.
-#include "token_text_bindings.hpp"
+// weft._native.CorpusIndex: an index of the corpus' n-grams over borrowed arrays; every call takes many states and releases the GIL.
+#include "corpus_index_bindings.hpp"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "seal.hpp"
-#include "token_text.hpp"
+#include "corpus_index.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -104,7 +104,7 @@ Common common(Input<int64_t> starts, Input<int32_t> tokens, Input<uint32_t> firs
     return {starts, tokens, first, symbols, head_first, head_lows, head_offsets, head_symbols, head_stops};
 }
 
-class TokenText {
+class CorpusIndex {
 public:
     // The arrays that a text and its methods borrow stay alive with it.
     struct Fm {
@@ -112,7 +112,7 @@ public:
         Input<uint32_t> zeros, leaves, values, rows;
     };
 
-    static TokenText suffix(const Common& shared, AnyInput text, Input<uint32_t> suffixes) {
+    static CorpusIndex suffix(const Common& shared, AnyInput text, Input<uint32_t> suffixes) {
         const bool wide = text.dtype() == nb::dtype<uint32_t>();
         require(wide || text.dtype() == nb::dtype<uint16_t>(), "text must be uint16 or uint32");
         const int64_t rows = length(text);
@@ -120,13 +120,13 @@ public:
         require(length(suffixes) == rows, "suffixes must have an entry per symbol of the text");
         const weft::Alphabet alphabet = shared.alphabet();
         const int64_t documents = length(shared.starts) - 1;
-        TokenText made(shared);
+        CorpusIndex made(shared);
         if (wide)
-            made.text_ = std::make_unique<weft::SuffixText<uint32_t>>(
+            made.text_ = std::make_unique<weft::SuffixIndex<uint32_t>>(
                 rows, alphabet, shared.heads(), documents, shared.starts.data(), static_cast<const uint32_t*>(text.data()),
                 suffixes.data());
         else
-            made.text_ = std::make_unique<weft::SuffixText<uint16_t>>(
+            made.text_ = std::make_unique<weft::SuffixIndex<uint16_t>>(
                 rows, alphabet, shared.heads(), documents, shared.starts.data(), static_cast<const uint16_t*>(text.data()),
                 suffixes.data());
         made.symbols_ = text;
@@ -134,7 +134,7 @@ public:
         return made;
     }
 
-    static TokenText fm(const Common& shared, const Fm& arrays, int64_t rate, int64_t origin) {
+    static CorpusIndex fm(const Common& shared, const Fm& arrays, int64_t rate, int64_t origin) {
         require(length(shared.starts) >= 1, "starts must have an entry per document and one more");
         const int64_t documents = length(shared.starts) - 1, rows = shared.starts.data()[documents];
         const bool wide = shared.head_symbols.dtype() == nb::dtype<uint32_t>();
@@ -146,7 +146,7 @@ public:
         require(rate >= 1 && length(arrays.rows) == documents, "rows must have an entry per document, and rate be 1 or more");
         const weft::Wavelet wavelet{levels, arrays.lines.data(), arrays.zeros.data(), arrays.leaves.data()};
         const weft::Samples samples{rate, arrays.marks.data(), length(arrays.values), arrays.values.data(), origin, arrays.rows.data()};
-        TokenText made(shared);
+        CorpusIndex made(shared);
         made.fm_ = arrays;
         const auto make = wide ? &weft::make_fm<uint32_t> : &weft::make_fm<uint16_t>;
         made.text_ = make(rows, shared.alphabet(), shared.heads(), documents, shared.starts.data(), wavelet, samples);
@@ -315,7 +315,7 @@ public:
     }
 
 private:
-    explicit TokenText(const Common& shared) : shared_(shared) {}
+    explicit CorpusIndex(const Common& shared) : shared_(shared) {}
 
     void check_states(const Input<int64_t>& low, const Input<int64_t>& high, const Input<int32_t>& depth) const {
         require(low.shape(0) == high.shape(0) && low.shape(0) == depth.shape(0), "low, high and depth must be of one length");
@@ -333,7 +333,7 @@ private:
     AnyInput symbols_;
     Input<uint32_t> suffixes_;
     Fm fm_;
-    std::unique_ptr<weft::TokenText> text_;
+    std::unique_ptr<weft::CorpusIndex> text_;
 };
 
 template <class Symbol>
@@ -363,7 +363,7 @@ nb::tuple build_fm(const Symbol* text, int64_t rows, const Input<int32_t>& suffi
                           to_numpy(std::move(marks)), to_numpy(std::move(values)), origin);
 }
 
-nb::tuple token_text_fm(AnyInput text, const Input<int32_t>& suffixes, int64_t alphabet, int64_t rate) {
+nb::tuple corpus_index_fm(AnyInput text, const Input<int32_t>& suffixes, int64_t alphabet, int64_t rate) {
     const bool wide = text.dtype() == nb::dtype<uint32_t>();
     require(wide || text.dtype() == nb::dtype<uint16_t>(), "text must be uint16 or uint32");
     const int64_t rows = length(text);
@@ -377,25 +377,25 @@ nb::tuple token_text_fm(AnyInput text, const Input<int32_t>& suffixes, int64_t a
 
 }  // namespace
 
-void bind_token_text(nb::module_& module) {
-    nb::class_<Common>(module, "TokenTextTables")
+void bind_corpus_index(nb::module_& module) {
+    nb::class_<Common>(module, "CorpusIndexTables")
         .def(nb::new_(&common), "starts"_a, "tokens"_a, "first"_a, "symbols"_a, "head_first"_a, "head_lows"_a, "head_offsets"_a,
              "head_symbols"_a, "head_stops"_a);
-    nb::class_<TokenText>(module, "TokenText")
-        .def_static("suffix", &TokenText::suffix, "tables"_a, "text"_a, "suffixes"_a)
+    nb::class_<CorpusIndex>(module, "CorpusIndex")
+        .def_static("suffix", &CorpusIndex::suffix, "tables"_a, "text"_a, "suffixes"_a)
         .def_static(
             "fm",
             [](const Common& shared, Input<uint64_t> lines, Input<uint32_t> zeros, Input<uint32_t> leaves, Input<uint64_t> marks,
                Input<uint32_t> values, Input<uint32_t> rows, int64_t rate, int64_t origin) {
-                return TokenText::fm(shared, {lines, marks, zeros, leaves, values, rows}, rate, origin);
+                return CorpusIndex::fm(shared, {lines, marks, zeros, leaves, values, rows}, rate, origin);
             },
             "tables"_a, "lines"_a, "zeros"_a, "leaves"_a, "marks"_a, "values"_a, "rows"_a, "rate"_a, "origin"_a)
-        .def("advance", &TokenText::advance, "low"_a, "high"_a, "depth"_a, "beams"_a.none(), "tokens"_a)
-        .def("continuations", &TokenText::continuations, "low"_a, "high"_a, "depth"_a, "counted"_a)
-        .def("count", &TokenText::count, "tokens"_a)
-        .def("find", &TokenText::find, "offsets"_a, "tokens"_a)
-        .def("locate", &TokenText::locate, "low"_a, "high"_a, "depth"_a, "limit"_a)
-        .def("read", &TokenText::read, "documents"_a)
-        .def("seal", &TokenText::seal, "documents"_a, "key_offsets"_a, "key_tokens"_a, "key_weights"_a, "unigrams"_a, "beta"_a);
-    module.def("token_text_fm", &token_text_fm, "text"_a, "suffixes"_a, "alphabet"_a, "rate"_a);
+        .def("advance", &CorpusIndex::advance, "low"_a, "high"_a, "depth"_a, "beams"_a.none(), "tokens"_a)
+        .def("continuations", &CorpusIndex::continuations, "low"_a, "high"_a, "depth"_a, "counted"_a)
+        .def("count", &CorpusIndex::count, "tokens"_a)
+        .def("find", &CorpusIndex::find, "offsets"_a, "tokens"_a)
+        .def("locate", &CorpusIndex::locate, "low"_a, "high"_a, "depth"_a, "limit"_a)
+        .def("read", &CorpusIndex::read, "documents"_a)
+        .def("seal", &CorpusIndex::seal, "documents"_a, "key_offsets"_a, "key_tokens"_a, "key_weights"_a, "unigrams"_a, "beta"_a);
+    module.def("corpus_index_fm", &corpus_index_fm, "text"_a, "suffixes"_a, "alphabet"_a, "rate"_a);
 }
