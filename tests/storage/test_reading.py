@@ -21,7 +21,7 @@ span = st.one_of(st.just((-1, -1)), ordinary, odd)
 
 @st.composite
 def walks(draw):
-    """Spans of a text in their order, as tokenizers make them: touching, apart, sharing characters; some are not of it."""
+    """Spans in their order, as tokenizers make them: touching, apart, sharing characters; some are not of the text."""
     spans, at = [], 0
     for gap, length in draw(st.lists(st.tuples(st.integers(-70, 300), st.integers(0, 260)), max_size=12)):
         at = max(at + gap, 0)
