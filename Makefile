@@ -147,6 +147,28 @@ bench-engines: $(VENV)/.minilm $(PEERS)/.ready  ## our index beside other engine
 		--python tachiom=$(TACHIOM) --python tachiom64=$(TACHIOM)
 	$(BIN)/python benchmarks/engines/report.py --results $(DATA)/results.jsonl
 
+# LanceDB and Qdrant Edge. N: documents for our index; PEERS_N: for all engines side by side; GRAPH_N: for a graph over
+# multivectors; 0 leaves a size out. `make bench-stream N=2000 PEERS_N=0 GRAPH_N=0 OUTPUT=build/stream/small.md` is a
+# small run of our index alone.
+STREAM  := .venv-stream
+N       ?= 100000
+PEERS_N ?= 10000
+GRAPH_N ?= 1000
+OUTPUT  ?= benchmarks/RESULTS.md
+STREAM_RESULTS ?= build/stream/$(notdir $(OUTPUT:.md=.jsonl))
+
+$(STREAM)/.ready:
+	$(PYTHON) -m venv $(STREAM)
+	$(STREAM)/bin/python $(PIP) install -c constraints.txt numpy "lancedb==0.40.0" "pyarrow==26.0.1" "qdrant-edge-py==0.9.0"
+	@touch $@
+
+.PHONY: bench-stream
+bench-stream: $(VENV)/.ready $(if $(filter-out 0,$(PEERS_N) $(GRAPH_N)),$(STREAM)/.ready)  ## documents one by one and in groups, searches between; beside LanceDB and Qdrant; hours
+	$(BIN)/python benchmarks/stream/run.py --documents $(N) --peers-documents $(PEERS_N) --graph-documents $(GRAPH_N) \
+		--data build/stream --indexes build/stream/indexes --results $(STREAM_RESULTS) \
+		--peers-python $(STREAM)/bin/python $(if $(ENGINES),--engines $(ENGINES))
+	$(BIN)/python benchmarks/stream/report.py --results $(STREAM_RESULTS) --output $(OUTPUT)
+
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 

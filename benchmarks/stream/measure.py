@@ -157,7 +157,7 @@ class Stream:
         if last.get("added_bytes"):
             seen["write_amplification"] = round(last["written_bytes"] / last["added_bytes"], 2)
         some = self.moments[:: max(len(self.moments) // 40, 1)]
-        return {**seen, "merges": last.get("merges"), "over_time": [[m["operations"], m.get("segments")] for m in some]}
+        return {**seen, "merges": last.get("merges"), "over_time": some}
 
 
 # -- after the stream ----------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def main() -> None:
     work, engine = Workload(options.workload), adapters.load(options.engine)
     if any(os.environ.get(name) != value for name, value in engine.environment.items()):
         os.environ.update(engine.environment)  # some are read while the library is loaded: begin again with them
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+        os.execv(sys.executable, sys.orig_argv)
     shutil.rmtree(options.index, ignore_errors=True)
     options.index.mkdir(parents=True)
     engine.create(options.index)

@@ -2,7 +2,7 @@
 
 An adapter is a class `Engine` with
 
-    create(folder, settings)            a new, empty index
+    create(folder)                      a new, empty index
     write(adds, upserts, deletes)       one call or as few as the engine has; adds and upserts are (id, vectors)
     maintain()                          what its documentation advises to call now and then; True if it did something
     search(query, k, **knob)            ids of the best documents, best first
@@ -27,7 +27,9 @@ import numpy as np
 
 OWN = ("weft",)
 """Engines of this project's environment; the others run in the peers'."""
-NAMES = (*OWN, "lancedb", "qdrant", "qdrant_hnsw")
+NAMES = (*OWN, "lancedb", "lancedb_seldom", "lancedb_flat", "qdrant", "qdrant_hnsw")
+UNTUNED = (*OWN, "lancedb_flat")
+"""Engines that are measured with their default search settings."""
 Texts = Sequence[tuple[str, np.ndarray]]
 
 
