@@ -1,5 +1,7 @@
 """A score is the sum of the pairs that a ranking shows for it, to the last bit: one computation, not two that agree."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -59,7 +61,7 @@ def made(request, tmp_path_factory):
         patch.setattr(merger, "CODED_SHARE", 1)
         with Index.create(tmp_path_factory.mktemp("one") / "i", DIM, bits=int(bits or 8), merge="off") as index:
             steps = [0, 50, 85, DOCUMENTS] if form == "mixed" else [0, 45, DOCUMENTS]
-            for a, b in zip(steps[:-1], steps[1:], strict=True):
+            for a, b in pairwise(steps):
                 named = [Document(f"d{i}", "", {"n": i}) for i in range(a, b)]
                 index.add(named, TokenVectors.from_list(D[a:b], ids[a:b], salience and salience[a:b]))
             index.delete("d3")

@@ -301,11 +301,13 @@ class Store:
 
     def settle(self) -> None:
         """Merge now what many writes left behind, as far as it pays: after `Merger.paused`."""
+        self.lock()
         self.merging.settle()
 
     def wait(self) -> None:
-        """Return when no merge is due any more (with ``merge="background"``)."""
-        self.merging.wait()
+        """Return when no merge is due any more (with ``merge="background"``); at once if this store has not written."""
+        if self._lock is not None:  # without it, what we merge another may be merging too
+            self.merging.wait()
 
     def lock(self) -> None:
         """Take the writer's lock now and keep it until `close`, before work that would be in vain without it."""
@@ -335,6 +337,7 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         with self._write_guard, faults_named(self.folder):
+            self._views.check_open()
             if self._lock is None:
                 self._lock = WriterLock(self.folder)
                 self._tidy = False

@@ -36,7 +36,7 @@ class LiveSegment:
     live: NDArray[np.bool_]
     """(N,) False where a document was deleted or replaced."""
     ids: dict[int, str] = field(default_factory=dict)
-    """Ids by ordinal, as far as they were asked for."""
+    """Ids by the catalogue's number, as far as they were asked for."""
 
     @cached_property
     def allowed(self) -> Allowed:
@@ -85,6 +85,11 @@ class Views:
 
     # -- connections ---------------------------------------------------------------------------------
 
+    def check_open(self) -> None:
+        """Refuse to go on with an index that was closed."""
+        if self._closed:
+            raise IndexStateError(f"the index at {self.folder} is closed")
+
     @contextmanager
     def reading(self) -> Iterator[Catalogue]:
         """Hold one committed state of the catalogue, without its segments; inside a view, that one."""
@@ -103,8 +108,7 @@ class Views:
 
     def _taken(self) -> Catalogue:
         with self._pool_guard:
-            if self._closed:
-                raise IndexStateError(f"the index at {self.folder} is closed")
+            self.check_open()
             if self._pool:
                 return self._pool.pop()
         return Catalogue.open(self.folder)
@@ -135,17 +139,18 @@ class Views:
             yield held.view
             return
         assert held is None, "a view cannot begin inside a reading"
-        tried = -1
+        tried, failed = -1, 0
         catalogue = self._taken()
         try:
-            for attempt in range(ATTEMPTS):
+            while True:
                 with catalogue.snapshot():
                     generation = catalogue.generation()
                     try:
                         view = self._state(catalogue, generation)
                     except CorruptIndexError:
                         # A merge may have removed a file after we read its name; then there is a newer state.
-                        if generation == tried or attempt == ATTEMPTS - 1:
+                        failed += 1
+                        if generation == tried or failed == ATTEMPTS:
                             raise
                         tried = generation
                         continue
@@ -154,7 +159,6 @@ class Views:
                     self._local.held = _Held(catalogue, view)
                     yield view
                     return
-            raise AssertionError("the last attempt returns or raises")
         finally:
             self._local.held = None
             self._give_back(catalogue)
