@@ -51,6 +51,8 @@ class Worker:
             self._process = context().Process(target=workload.serve, args=(theirs, path, seed, kinds, durable))
             self._process.start()
         self._received = b""
+        self.ended = False
+        """Whether the process was seen to be gone."""
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
@@ -65,8 +67,9 @@ class Worker:
             try:
                 received = self._channel.recv(1 << 16)
             except ConnectionResetError:  # it died without having read our last command
-                return None
+                received = b""
             if not received:
+                self.ended = True
                 return None
             self._received += received
         line, self._received = self._received.split(b"\n", 1)
@@ -101,14 +104,15 @@ class Worker:
 
 # -- faults in system calls ----------------------------------------------------------------------------
 
-CALLS = ("openat", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "mkdir")
+CALLS = ("openat", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "fallocate", "unlink", "mkdir")
 """The calls by which an index changes what is on disk."""
 
 
 @contextmanager
 def traced(worker: Worker, *options: str) -> Iterator[None]:
-    """Attach strace to a waiting process, and let it go at the end."""
-    strace = subprocess.Popen(["strace", "-p", str(worker.pid), *options], stderr=subprocess.PIPE, text=True)
+    """Attach strace to a waiting process and all its threads, those to come included, and let it go at the end."""
+    command = ["strace", "-f", "-p", str(worker.pid), *options]
+    strace = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with strace:
         try:
             assert strace.stderr is not None
@@ -116,23 +120,32 @@ def traced(worker: Worker, *options: str) -> Iterator[None]:
             assert "attached" in line, line
             yield
         finally:
-            strace.send_signal(signal.SIGINT)
-            strace.communicate(timeout=PATIENCE)
+            if not worker.ended:  # a strace that lets go of threads as they die waits for ever; one left alone ends too
+                strace.send_signal(signal.SIGINT)
+            try:
+                strace.communicate(timeout=PATIENCE)
+            finally:
+                strace.kill()
 
 
 def inject(calls: str, fault: str, when: int | str) -> list[str]:
-    """Return the options that put a fault (``signal=KILL``, ``error=EIO``) into the n-th (``n+``: and later) call."""
+    """Return the options that put a fault (``signal=KILL``, ``error=EIO``) into the n-th (``n+``: and later) call.
+
+    Each thread counts for itself.
+    """
     return ["-o", os.devnull, "-e", f"trace={calls}", "-e", f"inject={calls}:{fault}:when={when}"]
 
 
 @contextmanager
 def counted(worker: Worker) -> Iterator[Counter[str]]:
-    """Count a process's calls; the counter is filled at the end."""
+    """Count a process's calls, those of the thread that makes the most of them; the counter is filled at the end."""
     counts: Counter[str] = Counter()
     with tempfile.NamedTemporaryFile("r", suffix=".strace") as log:
         with traced(worker, "-o", log.name, "-e", "trace=" + ",".join(CALLS)):
             yield counts
-        counts.update(re.findall(r"^(\w+)\(", log.read(), re.MULTILINE))
+        threads = Counter(re.findall(r"^(\d+) +(\w+)\(", log.read(), re.MULTILINE))
+    for (_, call), n in threads.items():
+        counts[call] = max(counts[call], n)
 
 
 # -- disks ---------------------------------------------------------------------------------------------

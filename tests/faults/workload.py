@@ -74,8 +74,8 @@ def _deletion(rng: random.Random) -> Step:
 
 def _vectors(rng: random.Random, n: int) -> TokenVectors:
     lengths = [rng.choice((0, 1, 3, 7)) for _ in range(n)]
-    if rng.random() < 0.02:
-        lengths[0] = 6000  # more than one block of checksums, more than one page of everything
+    if rng.random() < 0.005:
+        lengths[0] = 5000  # more than one block of checksums, more than one page of everything
     numbers = np.random.default_rng(rng.getrandbits(32))
     texts = [numbers.uniform(-1, 1, (m, DIM)).astype(np.float32) for m in lengths]
     made = TokenVectors.from_list(
