@@ -1,78 +1,13 @@
 """Merges keep what counts as it is stored, hold what comes in between, and leave no file behind."""
 
-import threading
-
 import numpy as np
 import pytest
 
-from weft import Document, Index, TokenVectors, WeftError
-from weft.errors import IndexStateError
+from storage.merged_documents import DIM, committed_files, contents, documents_of, files, kinds_of, made, named
+from storage.merged_documents import coded_from as coded_from
+from weft import Document, Index, WeftError
 from weft.storage import merger
 from weft.storage.segments import writing
-
-DIM = 8
-
-
-def made(seed, count=40, *, saliences=True, ids=True, spans=True, topics=0, centre=0.0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(0, 9, count)
-    means = np.random.default_rng(topics).standard_normal((5, DIM))
-    texts = [
-        (means[rng.integers(0, 5, m)] + 0.3 * rng.standard_normal((m, DIM)) + centre).astype(dtype) for m in lengths
-    ]
-    return TokenVectors.from_list(
-        texts,
-        [rng.integers(0, 1000, m) for m in lengths] if ids else None,
-        [rng.random(m) for m in lengths] if saliences else None,
-        [[(int(3 * t), int(3 * t + rng.integers(0, 400))) for t in range(m)] or np.zeros((0, 2)) for m in lengths]
-        if spans
-        else None,
-        dim=DIM,
-    )
-
-
-def named(start, stop, version=0):
-    return [Document(f"d{i}", f"text {i} of {version}", {"n": i, "v": version}) for i in range(start, stop)]
-
-
-def contents(index):
-    """Everything that is stored of every document, by id."""
-    found = {}
-    for id in index.matching("id != ''"):  # noqa: A001
-        vectors, read = index.vectors(id), index.reading(id)
-        parts = (vectors.values, read.token_ids, read.salience, read.spans)
-        found[id] = index.get(id), [None if part is None else (part.dtype.str, part.tolist()) for part in parts]
-    assert len(found) == len(index)
-    return found
-
-
-def documents_of(found):
-    return {id: document for id, (document, _) in found.items()}  # noqa: A001
-
-
-def kinds_of(index):
-    with index.view() as view:
-        return [s.segment.coded for s in view.segments]
-
-
-def files(index):
-    return {path.name for path in (index.folder / "segments").iterdir()}
-
-
-def committed_files(index):
-    with index.view() as view:
-        return {s.segment.path.name for s in view.segments}
-
-
-@pytest.fixture
-def coded_from(monkeypatch):
-    """Say from how many tokens on segments are coded."""
-
-    def set_to(tokens):
-        monkeypatch.setattr(merger, "CODED_TOKENS", tokens)
-        monkeypatch.setattr(merger, "CODED_SHARE", 1)
-
-    return set_to
 
 
 @pytest.fixture
@@ -311,163 +246,10 @@ class TestMeanwhile:
             assert files(index) == committed_files(index)
 
 
-class TestModes:
-    def test_inline(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM, merge="inline") as index:
-            for i in range(60):
-                index.add(named(i, i + 1), made(i, 1))
-                assert len(kinds_of(index)) <= 12 + np.log2(i + 2)
-                assert files(index) == committed_files(index)
-            assert index.merging.merges > 0
-            assert index.merging.added_bytes < index.merging.written_bytes < 8 * index.merging.added_bytes
-
-    def test_off(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM, merge="off") as index:
-            for i in range(30):
-                index.add(named(i, i + 1), made(i, 1))
-            index.wait()
-            assert len(kinds_of(index)) == 30
-            index.settle()
-            assert len(kinds_of(index)) == 1
-
-    def test_background(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM) as index:
-            for i in range(100):
-                index.add(named(i, i + 1), made(i, 1))
-            index.wait()
-            assert len(kinds_of(index)) <= 4 + np.log2(100)
-            assert index.merging.merges > 0
-            assert index.merging.error is None
-            assert files(index) == committed_files(index)
-            assert len(contents(index)) == 100
-
-    def test_unknown(self, tmp_path):
-        with pytest.raises(WeftError, match="merge"):
-            Index.create(tmp_path / "i", DIM, merge="sometimes")
-        with Index.create(tmp_path / "i", DIM), pytest.raises(WeftError, match="merge"):
-            Index.open(tmp_path / "i", merge="no")
-
-    def test_paused_begins_no_merge(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM, merge="inline") as index:
-            with index.merging.paused():
-                for i in range(40):
-                    index.add(named(i, i + 1), made(i, 1))
-                assert len(kinds_of(index)) == 40
-            index.settle()
-            assert len(kinds_of(index)) == 1
-
-    def test_settle_merges_what_is_due_and_leaves_large_ones(self, tmp_path, coded_from, trainings):
-        coded_from(200)
-        with Index.create(tmp_path / "i", DIM, merge="off") as index:
-            index.add(named(0, 400), made(0, 400))
-            trainings.clear()
-            for i in range(3):
-                index.add(named(400 + i, 401 + i), made(i, 1))
-            index.settle()
-            assert len(kinds_of(index)) == 4  # few, and little of it new
-            assert trainings == []
-
-    def test_a_closed_index_takes_no_lock(self, tmp_path):
-        index = Index.create(tmp_path / "i", DIM)
-        index.add(named(0, 1), made(0, 1))
-        index.close()
-        for late in (lambda: index.add(named(1, 2), made(1, 1)), lambda: index.delete("d0"), index.compact, index.lock):
-            with pytest.raises(IndexStateError, match="closed"):
-                late()
-        with Index.open(tmp_path / "i") as other:
-            other.add(named(1, 2), made(1, 1))
-            assert len(other) == 2
-
-    def test_only_the_writer_merges(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM, merge="off") as first:
-            for i in range(30):
-                first.add(named(i, i + 1), made(i, 1))
-            with Index.open(tmp_path / "i") as second:
-                second.wait()  # what is due is due to another process, which may be about to merge it
-                assert len(kinds_of(second)) == 30
-                for merging in (second.settle, second.compact):
-                    with pytest.raises(WeftError, match="another writer"):
-                        merging()
-                first.close()
-                second.settle()
-                assert len(kinds_of(second)) == 1
-                assert len(contents(second)) == 30
-
-
-class TestThreads:
-    def test_compact_while_another_adds_and_deletes(self, tmp_path, coded_from):
-        coded_from(150)
-        with Index.create(tmp_path / "i", DIM) as index:
-            index.add(named(0, 60), made(0, 60))
-            done = threading.Event()
-            errors = []
-
-            def compacting():
-                try:
-                    while not done.is_set():
-                        index.compact()
-                        ids = index.search(np.ones((2, DIM)), 200)[0].ids
-                        assert len(set(ids)) == len(ids) > 0
-                except BaseException as error:
-                    errors.append(error)
-
-            thread = threading.Thread(target=compacting)
-            thread.start()
-            try:
-                for i in range(60, 120):
-                    index.add(named(i, i + 1), made(i, 1))
-                    index.delete(f"d{i - 60}") if i % 2 else index.add(named(i - 60, i - 59, "new"), made(i, 1))
-            finally:
-                done.set()
-                thread.join(60)
-            assert errors == []
-            index.wait()
-            found = contents(index)
-            assert set(found) == {f"d{i}" for i in range(120) if i >= 60 or not i % 2}
-            assert all(found[f"d{i}"][0].metadata["v"] == "new" for i in range(0, 60, 2))
-            assert index.check().sound
-            index.compact()
-            assert documents_of(contents(index)) == documents_of(found)
-            assert files(index) == committed_files(index)
-
-    def test_readers_in_a_crowd_of_commits(self, tmp_path):
-        with Index.create(tmp_path / "i", DIM) as index:
-            index.add(named(0, 20), made(0, 20))
-            done = threading.Event()
-            errors = []
-
-            def reading():
-                try:
-                    while not done.is_set():
-                        assert len(index) == 20
-                except BaseException as error:
-                    errors.append(error)
-
-            threads = [threading.Thread(target=reading) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            try:
-                for i in range(60):
-                    index.add(named(i % 20, i % 20 + 1, i), made(i, 1))
-            finally:
-                done.set()
-                for thread in threads:
-                    thread.join(60)
-            assert errors == []
-
-    def test_a_reader_tries_as_often_as_others_are_ahead_of_it(self, tmp_path, monkeypatch):
-        with Index.create(tmp_path / "i", DIM) as index:
-            index.add(named(0, 3), made(0, 3))
-            real, times = index._views._state, iter(range(50))
-            monkeypatch.setattr(
-                index._views, "_state", lambda *arguments: None if next(times) < 20 else real(*arguments)
-            )
-            assert len(index) == 3
-
-
 class TestCodebooks:
-    def test_serve_until_there_is_four_times_as_much(self, tmp_path, coded_from, trainings):
+    def test_serve_until_there_is_four_times_as_much(self, tmp_path, coded_from, trainings, monkeypatch):
         coded_from(200)
+        monkeypatch.setattr(writing, "GROWN", 4)
         with Index.create(tmp_path / "i", DIM, merge="off") as index:
             index.add(named(0, 100), made(0, 100))
             with index.view() as view:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import IndexFormatError, NotAnIndexError
+from weft.errors import IndexFormatError, IndexStateError, NotAnIndexError
 from weft.storage import schema
 from weft.storage.database import FILE, UNAVAILABLE, connect, faults_named, primary_code, transaction
 from weft.types import PASSAGE_SEPARATOR, Document
@@ -264,8 +264,9 @@ class Catalogue:
         return bool(buried)
 
     def drop_segment(self, segment: int) -> None:
-        """Forget a segment."""
-        self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,))
+        """Forget a segment; refuse if it is gone, so that no document is put in twice by two merges of it."""
+        if not self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,)).rowcount:
+            raise IndexStateError(f"a segment of the index at {self.folder} was merged meanwhile, from a newer state")
 
     def drop_tombstones(self, numbers: Iterable[int]) -> None:
         """Forget tombstones of documents that no segment holds any more."""
