@@ -7,19 +7,28 @@ from contextlib import suppress
 import pytest
 
 from faults.machine import CALLS, Worker, counted, inject, make_image, mounted, scratch, traced
-from faults.workload import DIM, IDS, Model, contents, verify
+from faults.session import WHOLE
+from faults.workload import DIM, IDS, Model, contents, same, verify
 from weft import Document, TokenVectors
 from weft.errors import StorageError
+from weft.storage import merger
 from weft.storage.check import check
 from weft.storage.store import Store
 
 BEFORE = ("create", "add", "add", "delete", "add", "add", "add", "add")
-AFTER = ("add", "delete", "compact", "add")
+PAUSED = ("create", "pause", "add", "add", "delete", "group", "add", "add", "add", "add", "add", "group", "add", "add")
+"""Before a merge: many segments, of which none was merged yet."""
+AFTER = ("add", "delete", "compact", "add", "group", "wait")
 # Opening files fails at random places of Python's own too; it is tried with the disk that is really full.
-FAILING = {"ENOSPC": ("write", "pwrite64", "ftruncate", "fsync", "fdatasync"), "EIO": CALLS[1:]}
+FAILING = {"ENOSPC": ("write", "pwrite64", "ftruncate", "fallocate", "fsync", "fdatasync"), "EIO": CALLS[1:]}
 
 
-def prepared(path, seed, kind, before=BEFORE):
+def before_a(kind):
+    return PAUSED if kind == "wait" else BEFORE
+
+
+def prepared(path, seed, kind, before=None):
+    before = before or before_a(kind)
     worker = Worker(path, seed, (*before, kind, *AFTER))
     worker.send(f"run {len(before)}")
     assert [worker.answer() for _ in before] == [["ack"]] * len(before)
@@ -33,28 +42,46 @@ def count_calls(path, seed, kind):
     return calls
 
 
-def fail_at(path, seed, kind, call, error, when, before=BEFORE):
-    """Let a call fail during one operation; go on in the same process. Return whether the operation failed."""
+def merge_error(worker):
+    """Return what the last merge said when it failed, [] if it did not."""
+    worker.send("merges")
+    _, merges, said = worker.answer()
+    assert merges or said
+    return said
+
+
+def fail_at(path, seed, kind, call, error, when, before=None):
+    """Let a call fail during one operation; go on in the same process. Return whether the operation failed.
+
+    A merge fails in the background: the operation, which waits for it, does not, and the merger says why.
+    """
+    before = before or before_a(kind)
     with prepared(path, seed, kind, before) as worker:
         with traced(worker, *inject(call, f"error={error}", when)):
             worker.send("run 1")
             outcome, *said = worker.answer()
-        failed = outcome == "error"
-        if failed:
+            if kind == "wait":
+                assert outcome == "ack", said
+                said = merge_error(worker)
+        lost = outcome == "error"
+        if said:
             bases, message = said
             assert "StorageError" in bases, (bases, message)
             assert str(path) in message
-        model = Model(seed, (*before, kind, *AFTER), without=len(before) if failed else None)
-        done = len(before) + (not failed)
+        model = Model(seed, (*before, kind, *AFTER), without=len(before) if lost else None)
+        done = len(before) + (not lost)
         worker.send("read")
-        assert worker.answer() == ["contents", model[done], []]
+        answer, found, problems = worker.answer()
+        assert (answer, problems) == ("contents", [])
+        assert same(model[done], found)
         worker.send(f"run {len(AFTER)}")
         assert [worker.answer() for _ in AFTER] == [["ack"]] * len(AFTER)
+        assert merge_error(worker) == []
         worker.send("quit")
         assert worker.answer() is None
         assert worker.exitcode() == 0
     verify(path, model, done + len(AFTER), done + len(AFTER))
-    return failed
+    return bool(said)
 
 
 def places(folder, seed, kind, error):
@@ -66,7 +93,7 @@ def places(folder, seed, kind, error):
 
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("error", FAILING)
-@pytest.mark.parametrize("kind", ["add", "delete", "compact"])
+@pytest.mark.parametrize("kind", ["add", "delete", "group", "compact", "wait"])
 class TestFailingCall:
     def test_at_a_sample_of_places(self, folder, kind, error):
         """The disk fails at the n-th call and stays so until the operation has given up."""
@@ -93,16 +120,20 @@ class TestFailingFirstWrite:
 
 @pytest.mark.usefixtures("strace")
 class TestFailingCommit:
-    @pytest.mark.parametrize("kind", ["add", "delete", "compact"])
+    @pytest.mark.parametrize("kind", ["add", "delete", "group", "compact", "wait"])
     def test_then_a_crash(self, folder, kind):
         """The operation that failed may come to light after a crash, but then whole."""
         path = folder / "index"
         with prepared(path, 5, kind) as worker:
             with traced(worker, *inject("fdatasync", "error=EIO", "1+")):
                 worker.send("run 1")
-                assert worker.answer()[0] == "error"
+                outcome, *said = worker.answer()
+                assert outcome == ("ack" if kind == "wait" else "error"), said
+                if kind == "wait":
+                    assert merge_error(worker)
             worker.kill()
-        verify(path, Model(5, (*BEFORE, kind)), len(BEFORE), len(BEFORE) + 1)
+        before = before_a(kind)
+        verify(path, Model(5, (*before, kind)), len(before), len(before) + 1)
 
     @pytest.mark.parametrize("write", [1, 2, 3, 4])
     def test_then_another_writer_and_a_crash(self, folder, write):
@@ -153,11 +184,27 @@ def attempt(call):
         return None, str(error)
 
 
+def in_a_group(store, ids, vectors):
+    with store.writer(**WHOLE) as writer:
+        writer.delete(ids)
+        writer.add(ids, vectors)
+
+
+def merged(store):
+    """Let the background do what is due; raise what it could not."""
+    store.merging.after_write()
+    store.wait()
+    if store.merging.error is not None:
+        raise store.merging.error
+
+
 @pytest.mark.usefixtures("mount")
 class TestFullDisk:
-    @pytest.mark.parametrize("kind", ["add", "upsert", "delete", "compact", "create"])
-    def test_is_survived(self, kind):
+    @pytest.mark.parametrize("kind", ["add", "upsert", "delete", "group", "merge", "compact", "create"])
+    def test_is_survived(self, kind, monkeypatch):
         """Whatever room is left, an operation happens or says why not; with room again, it works."""
+        if kind == "merge":
+            monkeypatch.setattr(merger, "CODED_TOKENS", 5000)  # the merge codes
         outcomes = set()
         with scratch(32) as images:
             make_image(images / "disk.img", 16)
@@ -176,12 +223,18 @@ class TestFullDisk:
             store.add([Document("d0", "zero"), Document("d1", "one")], vectors)
             store.add([Document("d2", "two"), Document("d3", "three")], vectors)
             store.delete("d0")
+            if kind == "merge":
+                with store.merging.paused():
+                    for i in range(4, 12):
+                        store.add([Document(f"d{i}", "more")], vectors[1:])
         before = None if store is None else contents(store)
         filler = fill(path.parent, keep)
         call = {
             "add": lambda: store.add(["d4", "d5"], vectors),
             "upsert": lambda: store.add([Document("d1", "other"), "d3"], vectors),
             "delete": lambda: store.delete(["d1", "d2"]),
+            "group": lambda: in_a_group(store, ["d1", "d4"], vectors),
+            "merge": lambda: merged(store),
             "compact": lambda: store.compact(),
             "create": lambda: Store.create(path, DIM),
         }[kind]
@@ -190,7 +243,7 @@ class TestFullDisk:
         if said is not None:
             assert str(path) in said
             if store is not None:
-                assert contents(store) == before
+                assert same(before, contents(store))
                 assert check(store).sound
         if kind == "create":
             if outcome == "failed":
@@ -205,11 +258,13 @@ class TestFullDisk:
         filler.unlink(missing_ok=True)
         with store:
             store.add(["d9"], vectors[:1])
+            store.wait()
+            assert store.merging.error is None
             assert check(store).sound
             assert not check(store).leftovers
             kept = contents(store)
         with Store.open(path) as store:
-            assert contents(store) == kept
+            assert same(kept, contents(store))
             assert "d9" in kept
             assert set(kept) <= set(IDS)
         return outcome

@@ -1,58 +1,101 @@
-"""Eight readers and a writer: whatever a reader sees was committed, all of it, at one moment."""
+"""Eight readers and a writer that merges: whatever a reader sees was committed, all of it, at one moment."""
 
-import hashlib
-import json
+import threading
 import time
+from itertools import islice
 
+import numpy as np
 import pytest
 
 from faults.machine import PATIENCE, context
-from faults.workload import DIM, apply_to_store, contents, operations
+from faults.workload import DIM, IDS, Model, contents, merge_often, operations, same
+from weft import Document, TokenVectors
+from weft.search import Index
+from weft.storage import merger, merging
 from weft.storage.check import check
 from weft.storage.store import Store
 
 READERS = 8
+MARK = "the state's number"
+WRITING = ("add", "delete", "group")
 
 
-def digest(store):
-    with store.view() as view:
-        found = json.dumps(contents(store), sort_keys=True).encode()
-        return view.generation, hashlib.sha256(found).hexdigest()
+def commit(store, op, n):
+    """Perform an operation, and write in the same transaction that it was the n-th."""
+    steps = [s.ids if s.vectors is None else store.addition(s.documents, s.vectors) for s in op.steps]
+    mark = store.addition([Document(MARK, str(n))], TokenVectors.from_list([np.zeros((0, DIM))], dim=DIM))
+    store.write([*steps, mark])
 
 
 def write(path, seed, seconds, results):
-    """Commit for a while, and report what each committed state was."""
-    end = time.monotonic() + seconds
+    """Commit for a while, and report how many states and merges there were."""
+    merge_often()
+    end, n = time.monotonic() + seconds, 1
     with Store.open(path) as store:
-        states = dict([digest(store)])
-        for op in operations(seed, ()):
-            if op.kind != "reopen":
-                apply_to_store(store, op)
-                states.update([digest(store)])
+        for op in operations(seed):
+            if op.kind in WRITING:
+                n += 1
+                commit(store, op, n)
+            elif op.kind == "compact":
+                store.compact()
             if time.monotonic() > end:
                 break
-    results.send(states)
+        store.wait()
+        results.send((n, store.merging.merges, str(store.merging.error)))
 
 
-def read(path, reopen, stop, results):
+def committed(seed):
+    """Return the states that the writer commits: number 1 is the empty index."""
+    return Model(seed, only=("create", *WRITING))
+
+
+def look(index, expected, query):
+    """Read everything in one view and search in it; return which state it was, and what is wrong with it."""
+    with index.view():
+        mark = index.get(MARK)
+        found = contents(index, [*IDS, MARK])
+        (ranking,) = index.search(query, k=5, exact=True, hits=False)
+    found.pop(MARK, None)
+    n = 1 if mark is None else int(mark.text)
+    if not same(expected[n], found):
+        return n, [f"{n} is no committed state"]
+    scores = {name: score(query, record) for name, record in found.items() if record[2]}
+    best = sorted(scores.values(), reverse=True)[:5]
+    problems = []
+    if not np.allclose(ranking.scores, best, atol=0.05):
+        problems.append(f"{n}: scores {ranking.scores} instead of {best}")
+    if not np.allclose([scores[name] for name in ranking.ids], ranking.scores, atol=0.05):
+        problems.append(f"{n}: wrong documents {ranking.ids}")
+    return n, problems
+
+
+def score(query, record):
+    """Sum of maxima, over the vectors as they are stored; saliences weigh."""
+    weights = 1.0 if record[4] is None else np.array(record[4])
+    return float((query @ np.array(record[2]).T * weights).max(axis=1).sum())
+
+
+def read(path, reopen, seed, stop, results):
     """Read until told to stop, and report every state seen."""
-    seen, problems, latest = {}, [], -1
-    store = Store.open(path)
+    merge_often()
+    expected, seen, problems, latest = committed(seed), set(), [], 0
+    query = np.random.default_rng(seed).standard_normal((3, DIM)).astype(np.float32)
+    index = Index.open(path)
     while not stop.is_set():
         if reopen:
-            store.close()
-            store = Store.open(path)
-        generation, found = digest(store)
-        if generation < latest:
-            problems.append(f"back from {latest} to {generation}")
-        if seen.setdefault(generation, found) != found:
-            problems.append(f"two contents of {generation}")
-        latest = generation
-        store.info()
+            index.close()
+            index = Index.open(path)
+        n, wrong = look(index, expected, query)
+        problems += wrong
+        if n < latest:
+            problems.append(f"back from {latest} to {n}")
+        latest = n
+        seen.add(n)
+        index.info()
         if len(seen) % 50 == 0:
-            problems += check(store).problems
-    store.close()
-    results.send((seen, problems))
+            problems += check(index).problems
+    index.close()
+    results.send((seen, problems[:20]))
 
 
 def run(path, seconds, seed):
@@ -61,7 +104,8 @@ def run(path, seconds, seed):
     stop = processes.Event()
     pipes = [processes.Pipe(duplex=False) for _ in range(READERS + 1)]
     started = [
-        processes.Process(target=read, args=(path, i % 2 == 0, stop, pipes[i][1]), daemon=True) for i in range(READERS)
+        processes.Process(target=read, args=(path, i % 2 == 0, seed, stop, pipes[i][1]), daemon=True)
+        for i in range(READERS)
     ]
     started.append(processes.Process(target=write, args=(path, seed, seconds, pipes[-1][1]), daemon=True))
     try:
@@ -87,21 +131,69 @@ def run(path, seconds, seed):
 
 
 def agree(path, seconds, seed):
-    committed, readers = run(path, seconds, seed)
+    (states, merges, error), readers = run(path, seconds, seed)
+    assert error == "None"
+    assert merges
     for seen, problems in readers:
         assert problems == []
         assert seen
-        wrong = [generation for generation in seen if committed.get(generation) != seen[generation]]
-        assert wrong == []
-    assert len({generation for seen, _ in readers for generation in seen}) > 10
+        assert max(seen) <= states
+    assert len(set.union(*(seen for seen, _ in readers))) > 10
     with Store.open(path) as store:
         assert check(store).sound
 
 
 def test_readers_see_committed_states(folder):
-    agree(folder / "index", 4, seed=0)
+    agree(folder / "index", 8, seed=0)
 
 
 @pytest.mark.slow
 def test_readers_see_committed_states_for_a_minute(folder):
     agree(folder / "index", 60, seed=1)
+
+
+@pytest.fixture
+def merges_often(monkeypatch):
+    monkeypatch.setattr(merging, "BASE", 1)
+    monkeypatch.setattr(merger, "CODED_TOKENS", 200)
+
+
+@pytest.mark.usefixtures("merges_often")
+def test_threads_of_one_process_see_committed_states(folder):
+    """Several threads search one index while another adds to it, deletes from it and merges go on."""
+    seed, problems, done = 3, [], threading.Event()
+
+    def search(index, number):
+        expected, latest = committed(seed), 0
+        query = np.random.default_rng(number).standard_normal((3, DIM)).astype(np.float32)
+        while True:
+            last = done.is_set()
+            try:
+                n, wrong = look(index, expected, query)
+            except BaseException as error:
+                problems.append(repr(error))
+                return
+            problems.extend(wrong)
+            if n < latest:
+                problems.append(f"back from {latest} to {n}")
+            latest = n
+            if last:
+                return
+
+    with Index.create(folder / "index", DIM) as index:
+        threads = [threading.Thread(target=search, args=(index, i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            ops = (op for op in operations(seed) if op.kind in WRITING)
+            for n, op in enumerate(islice(ops, 300), start=2):
+                commit(index, op, n)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        index.wait()
+        assert index.merging.merges
+        assert index.merging.error is None
+        assert problems == []
+        assert check(index).sound

@@ -127,9 +127,17 @@ def _same_record(expected: list[Any], found: list[Any]) -> bool:
 class Model:
     """The expected states; number n is the state after n operations, None before the index was created."""
 
-    def __init__(self, seed: int, kinds: Sequence[str] = ("create",), *, without: int | None = None) -> None:
-        """Expect that operation number `without` failed, and so did nothing."""
-        self._operations = (op for i, op in enumerate(operations(seed, kinds)) if i != without)
+    def __init__(
+        self,
+        seed: int,
+        kinds: Sequence[str] = ("create",),
+        *,
+        without: int | None = None,
+        only: Sequence[str] = (),
+    ) -> None:
+        """Expect that operation number `without` failed, and so did nothing; or that there are `only` some kinds."""
+        listed = enumerate(operations(seed, kinds))
+        self._operations = (op for i, op in listed if i != without and (not only or op.kind in only))
         self._states: list[State | None] = [None]
 
     def __getitem__(self, n: int) -> State | None:
