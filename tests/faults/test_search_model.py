@@ -1,16 +1,18 @@
-"""Search against a plain dict: 20,000 random operations, every answer equal to brute force over what the dict holds."""
+"""Search against a plain dict: random operations, every answer equal to brute force over what the dict holds."""
 
 import numpy as np
 import pytest
 
+from faults import workload
 from weft import Document, TokenVectors
 from weft.search import Index
-from weft.storage import merger
+from weft.storage import catalogue, merger
 from weft.storage.check import check
 
 DIM = 6
-OPERATIONS = ("add", "add", "add", "upsert", "delete", "search", "search", "search", "filter", "compact", "reopen")
-WEIGHTS = np.array([4, 4, 4, 4, 6, 8, 8, 8, 8, 0.3, 0.5])
+OPERATIONS = {"add": 12, "upsert": 4, "delete": 6, "group": 4, "search": 24, "filter": 8, "wait": 0.5, "compact": 0.3,
+              "reopen": 0.5}  # fmt: skip
+WEIGHTS = np.array(list(OPERATIONS.values()))
 
 
 class Model:
@@ -20,16 +22,26 @@ class Model:
         self.path, self.rng = path, np.random.default_rng(seed)
         self.index = Index.create(path, DIM)
         self.documents = {}
+        self.merges = 0
 
     def text(self):
         # Small integers: exact in any precision, and full of ties.
         return self.rng.integers(-3, 4, (int(self.rng.integers(0, 5)), DIM)).astype(np.float32)
 
-    def put(self, ids):
+    def put(self, ids, add=None):
         batch = {id: (int(self.rng.integers(0, 5)), self.text()) for id in ids}  # noqa: A001
         documents = [Document(id, metadata={"group": group}) for id, (group, _) in batch.items()]  # noqa: A001
-        self.index.add(documents, TokenVectors.from_list([text for _, text in batch.values()], dim=DIM))
+        vectors = TokenVectors.from_list([text for _, text in batch.values()], dim=DIM)
+        (add or self.index.add)(documents, vectors)
         self.documents.update(batch)
+
+    def group(self):
+        with self.index.writer() as writer:
+            for _ in range(self.rng.integers(1, 12)):
+                self.put([f"d{self.rng.integers(0, 400)}"], writer.add)
+                gone = f"d{self.rng.integers(0, 400)}"
+                writer.delete(gone)
+                self.documents.pop(gone, None)
 
     def add(self):
         self.put({f"d{self.rng.integers(0, 400)}" for _ in range(self.rng.integers(1, 4))})
@@ -60,38 +72,60 @@ class Model:
     def filter(self):
         self.search(group=int(self.rng.integers(0, 5)))
 
+    def wait(self):
+        self.index.wait()
+        assert self.index.merging.error is None
+
     def compact(self):
         self.index.compact()
 
     def reopen(self):
+        self.merges += self.index.merging.merges
         self.index.close()
-        self.index = Index.open(self.path)
+        self.index = Index.open(self.path, merge=str(self.rng.choice(["background", "inline", "off"])))
         assert len(self.index) == len(self.documents)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_every_answer_equals_brute_force(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr("os.fsync", lambda handle: None)  # durability has its own tests
-    model = Model(tmp_path / "m.weft", seed)
-    model.index.catalogue._db.execute("PRAGMA synchronous = OFF")
-    chosen = model.rng.choice(OPERATIONS, 5000, p=WEIGHTS / WEIGHTS.sum())
-    for operation in chosen:
-        getattr(model, str(operation))()
-        if operation == "reopen":
-            model.index.catalogue._db.execute("PRAGMA synchronous = OFF")
-        if len(model.index._opened) > 40:  # as a user would
-            model.compact()
-    assert check(model.index).sound
-    model.index.close()
+@pytest.fixture
+def careless(monkeypatch):
+    """No fsync: durability has its own tests."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    monkeypatch.setattr(catalogue, "connect", workload.careless(catalogue.connect))
 
 
-def test_the_same_with_coded_segments(tmp_path, monkeypatch):
+def compare(path, seed, n):
+    model = Model(path, seed)
+    try:
+        for operation in model.rng.choice(list(OPERATIONS), n, p=WEIGHTS / WEIGHTS.sum()):
+            getattr(model, str(operation))()
+            if model.index.merging.mode == "off" and model.index.info()["segments"] > 60:  # as a user would
+                model.compact()
+        assert check(model.index).problems == ()
+    finally:
+        model.index.close()
+    assert model.merges
+
+
+@pytest.mark.usefixtures("careless")
+class TestSearchModel:
+    @pytest.mark.parametrize("seed", range(2))
+    def test_every_answer_equals_brute_force(self, folder, seed):
+        compare(folder / "m.weft", seed, 2500)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", range(2, 6))
+    def test_for_long(self, folder, seed):
+        compare(folder / "m.weft", seed, 10_000)
+
+
+@pytest.mark.parametrize("merge", ["background", "inline", "off"])
+def test_the_same_with_coded_segments(tmp_path, monkeypatch, merge):
     """Codes round: scores are compared within the rounding, and every document must be findable."""
     monkeypatch.setattr(merger, "CODED_TOKENS", 200)
     monkeypatch.setattr("os.fsync", lambda handle: None)
     rng = np.random.default_rng(7)
     documents = {}
-    with Index.create(tmp_path / "c.weft", DIM) as index:
+    with Index.create(tmp_path / "c.weft", DIM, merge=merge) as index:
         for _ in range(40):
             batch = {f"d{rng.integers(0, 300)}": rng.standard_normal((int(rng.integers(1, 6)), DIM)) for _ in range(60)}
             index.add(list(batch), TokenVectors.from_list(list(batch.values())))
