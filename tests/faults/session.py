@@ -41,9 +41,9 @@ class Gate:
 class Session:
     """Performs operations (see `workload.Op`) on the index at a path. A context manager, which closes it."""
 
-    def __init__(self, path: Path, dim: int, *, checkpoint: int | None = None, modes: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, dim: int, *, modes: tuple[str, ...] = ()) -> None:
         """Give `modes` of merging to open the index in one of them at random; else merges go on in the background."""
-        self._path, self._dim, self._checkpoint = path, dim, checkpoint
+        self._path, self._dim = path, dim
         self._modes, self._rng = modes, random.Random(0)
         self._store: Store | None = None
         self._stack = ExitStack()
@@ -61,11 +61,11 @@ class Session:
     # -- operations ----------------------------------------------------------------------------------
 
     def _create(self, op: Any) -> None:
-        self._use(Store.create(self._path, self._dim, merge=self._mode()))
+        self._store = Store.create(self._path, self._dim, merge=self._mode())
 
     def _reopen(self, op: Any) -> None:
         self.close()
-        self._use(Store.open(self._path, merge=self._mode()))
+        self._store = Store.open(self._path, merge=self._mode())
 
     def _add(self, op: Any) -> None:
         (step,) = op.steps
@@ -109,13 +109,6 @@ class Session:
 
     def _mode(self) -> str:
         return self._rng.choice(self._modes) if self._modes else "background"
-
-    def _use(self, store: Store) -> None:
-        self._store = store
-        if self._checkpoint is not None:
-            store.lock()
-            assert store._own is not None
-            store._own._db.execute(f"PRAGMA wal_autocheckpoint = {self._checkpoint}")
 
     def close(self) -> None:
         self._gate.release()

@@ -226,9 +226,10 @@ def serve(channel: socket.socket, path: Path, seed: int, kinds: Sequence[str], d
     if not durable:
         _forget_durability()
     merge_often()
-    pending = operations(seed, kinds)
     # The database is folded back every few pages, so that faults fall into that too.
-    with channel, channel.makefile("r") as commands, Session(path, DIM, checkpoint=12) as session:
+    catalogue.connect = connecting("PRAGMA wal_autocheckpoint = 12", catalogue.connect)
+    pending = operations(seed, kinds)
+    with channel, channel.makefile("r") as commands, Session(path, DIM) as session:
         for command in commands:
             verb, *numbers = command.split()
             if verb == "quit":
@@ -263,10 +264,15 @@ def _forget_durability() -> None:
 
 def careless(connect: Callable[[Path], Any]) -> Callable[[Path], Any]:
     """Return a way to open the catalogue without ever waiting for the disk."""
+    return connecting("PRAGMA synchronous = OFF", connect)
 
-    def connect_carelessly(folder: Path) -> Any:
+
+def connecting(pragma: str, connect: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Return a way to open the catalogue with a setting."""
+
+    def connect_with_it(folder: Path) -> Any:
         db = connect(folder)
-        db.execute("PRAGMA synchronous = OFF")
+        db.execute(pragma)
         return db
 
-    return connect_carelessly
+    return connect_with_it
