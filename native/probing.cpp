@@ -59,7 +59,8 @@ private:
 };
 
 // So few documents are sketched one and all even under a bar: probing would cost more.
-constexpr int64_t kFew = 64;
+constexpr int64_t kFew = 192;
+constexpr int64_t kAlways = 8;
 
 bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
@@ -317,6 +318,7 @@ public:
             }
         }
         for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = keys_[i] << 32 | (UINT32_MAX - i);
+        const int64_t wanted = kept;
         const bool more = kept < static_cast<int64_t>(keys_.size());
         kept = std::min(kept, static_cast<int64_t>(keys_.size()));
         std::partial_sort(keys_.begin(), keys_.begin() + kept, keys_.end(), std::greater<>());
@@ -327,7 +329,9 @@ public:
         };
         if (more && kept > 0) last.sketch = score(keys_[static_cast<size_t>(kept - 1)]);
         found_.clear();
-        for (int64_t i = 0; i < kept && score(keys_[static_cast<size_t>(i)]) >= least; ++i)
+        // A few go on in any case: sketches of a segment with another's codebook are a little low.
+        const int64_t always = wanted / kAlways;
+        for (int64_t i = 0; i < kept && (i < always || score(keys_[static_cast<size_t>(i)]) >= least); ++i)
             found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);
         documents.assign(found_.begin(), found_.end());
     }
@@ -360,11 +364,12 @@ Candidates find_candidates(const ByteKernels& kernels, const CodedSegment& data,
     static thread_local Prober thread_prober;
     static thread_local Sketcher thread_sketcher;
     Prober& prober = thread_prober;  // looked up once: each use of a thread's variable is a call in a shared library
-    const auto wanted = std::min(probe.candidates, data.documents);
+    auto wanted = std::min(probe.candidates, data.documents);
     int64_t number = allowed == nullptr ? data.filled : 0;
     if (allowed != nullptr)  // are there more than will be looked at?
-        for (int64_t d = 0; d < data.documents && number <= wanted; ++d) number += eligible(data, allowed, d);
+        for (int64_t d = 0; d < data.documents && number <= std::max(wanted, kFew); ++d) number += eligible(data, allowed, d);
     const bool barred = probe.least.promise > -INFINITY || probe.least.sketch > -INFINITY;
+    if (barred && number <= kFew) wanted = std::max(wanted, number);
     const bool all = tokens == 0 || number <= (barred ? std::min(wanted, kFew) : wanted);
     const bool sketch = data.sketches != nullptr && probe.sketched > 0 && tokens > 0 &&
                         (barred || probe.sketched < std::min(number, wanted));

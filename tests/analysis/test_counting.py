@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
+from weft.storage.arrays import Arrays
 from weft.storage.codecs import CODECS
 from weft.storage.codecs import clustering as codec
-from weft.storage.arrays import Arrays
 from weft.storage.segments.coded import CELLS, REFINE, CodedSegment
 from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment

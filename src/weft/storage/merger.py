@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import WeftError, invalid
+from weft.errors import invalid
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.codecs.base import Codec
-from weft.storage.merging import Sized, choose
+from weft.storage.merging import Sized, budget, choose
 from weft.storage.segments.pieces import Kept
 from weft.storage.segments.writing import write_segment
 from weft.storage.views import LiveSegment, View
@@ -34,6 +34,11 @@ CODED_TOKENS = 50_000
 """From this many tokens on a codebook is worth its training; below, scoring everything is fast enough."""
 CODED_SHARE = 8
 """In an index of twice that, this part of it is enough: many small segments scored whole would cost too much."""
+THREADS = 2
+LARGE = 100_000
+"""Tokens of a merge that is large: there is one such at a time, and smaller ones go on beside it."""
+LAG = 8
+"""With this many segments more than the policy allows, those being merged included, the writer itself merges."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +49,7 @@ def codec_for(tokens: int, bits: int, index_tokens: int) -> Codec | None:
 
 
 class Merger:
-    """The merges of one writing store."""
+    """The merges of one writing store: in two threads beside the writer, so that a large one holds up no small ones."""
 
     def __init__(self, store: Store, mode: str) -> None:
         if mode not in MODES:
@@ -56,19 +61,20 @@ class Merger:
         """Written by adds, by this process."""
         self.written_bytes = 0
         """Written by adds and merges together."""
-        self.error: WeftError | OSError | None = None
+        self.error: Exception | None = None
         """Why the last one failed, if it did; the next write tries again."""
         self._store = store
-        self._running = threading.Lock()  # one merge at a time
-        self._thread: threading.Thread | None = None
-        self._state = threading.Lock()  # guards _thread and _stopping
+        self._changed = threading.Condition()  # guards what follows
+        self._busy: list[list[LiveSegment]] = []  # what is being merged
+        self._threads: set[threading.Thread] = set()
         self._stopping = False
         self._paused = 0
+        self._alone = threading.RLock()  # one compaction at a time
 
     @property
     def running(self) -> bool:
         """Whether a merge is under way now."""
-        return self._running.locked()
+        return bool(self._busy)
 
     def count(self, files: Iterable[Path]) -> None:
         """Count files that an add wrote."""
@@ -83,53 +89,111 @@ class Merger:
         if self.mode == "off" or self._paused:
             return
         if self.mode == "inline":
-            while self._step():
-                pass
+            self._work(self._claim())
             return
-        with self._state:
-            if self._stopping or (self._thread is not None and self._thread.is_alive()):
-                return
-            if self._due() is None:
-                return
-            self._thread = threading.Thread(target=self._run, name=f"weft merges {self._store.folder.name}")
-            self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            more = self._step()
-            with self._state:
-                if not more or self._stopping:
-                    self._thread = None  # under the lock: whoever writes next starts another
+        if len(self._threads) < THREADS and not self._stopping:
+            group = self._claim()
+            if group is not None:
+                self._start(group)
+        # Where threads cannot keep up, the writer lends a hand with what is small, or waits for it: it must not run away.
+        while self._too_many() and not self._stopping:
+            group = self._claim(most=LARGE)
+            if group is not None:
+                if not self._do(group):
                     return
+            elif not self._await_small():
+                return
+
+    def _start(self, group: list[LiveSegment]) -> None:
+        def run() -> None:
+            try:
+                self._work(group)
+            finally:
+                with self._changed:
+                    self._threads.discard(threading.current_thread())
+                    self._changed.notify_all()
+
+        thread = threading.Thread(target=run, name=f"weft merges {self._store.folder.name}")
+        with self._changed:
+            self._threads.add(thread)
+        thread.start()
+
+    def _work(self, group: list[LiveSegment] | None) -> None:
+        """Merge this and whatever is due after it, until nothing is, or a merge fails, or the store is closed."""
+        while group is not None and self._do(group) and not (self._stopping or self._paused):
+            group = self._claim()
 
     def wait(self) -> None:
-        """Return when no merge is due any more, or the last one failed."""
+        """Return when no merge is due or under way any more, or the last one failed."""
         while self.mode == "background" and not self._paused:
-            with self._state:
-                thread = self._thread
-            if thread is None:
-                if self.error is not None or self._due() is None:
-                    return
-                self.after_write()
-            else:
-                thread.join()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._threads)
+            if self.error is not None or self._stopping or (group := self._claim()) is None:
+                return
+            self._start(group)
 
     def stop(self) -> None:
-        """Let the merge under way come to its end, and begin no other."""
-        with self._state:
+        """Let merges under way come to their end, and begin no other."""
+        with self._changed:
             self._stopping = True
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+            threads = self._threads - {threading.current_thread()}
+        for thread in threads:
             thread.join()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Begin no merge inside: for many writes that end in `settle` or a compaction."""
-        self._paused += 1
+        with self._changed:
+            self._paused += 1
         try:
             yield
         finally:
-            self._paused -= 1
+            with self._changed:
+                self._paused -= 1
+
+    # -- what ----------------------------------------------------------------------------------------
+
+    def _claim(self, most: int | None = None) -> list[LiveSegment] | None:
+        """Return segments to merge next, now claimed; None if none is due. `most` bounds their tokens, each."""
+        with self._changed:
+            with self._store.view() as view:
+                if any(_size(group) > LARGE for group in self._busy):
+                    most = LARGE  # one large merge at a time
+                group = due(view, self._busy, most)
+            if group is None:
+                if not self._busy:
+                    self.error = None
+                return None
+            self._busy.append(group)
+            return group
+
+    def _too_many(self) -> bool:
+        with self._store.view() as view:
+            return len(view.segments) > LAG + budget(view.documents)
+
+    def _await_small(self) -> bool:
+        """Wait for a small merge under way; False if there is none."""
+        with self._changed:
+            small = [group for group in self._busy if _size(group) <= LARGE]
+            if small:
+                self._changed.wait_for(lambda: any(group not in self._busy for group in small))
+            return bool(small)
+
+    def _do(self, group: list[LiveSegment]) -> bool:
+        """Merge what was claimed; False if that failed."""
+        try:
+            self._merge(group)
+        except Exception as error:
+            # A full disk, a damaged segment, or a mistake of ours: what was written is committed, the index goes on as it
+            # is, and the next write tries again.
+            self.error = error
+            _log.warning("segments of the index at %s were not merged: %s", self._store.folder, error)
+            return False
+        finally:
+            with self._changed:
+                self._busy.remove(group)
+                self._changed.notify_all()
+        return True
 
     def settle(self) -> None:
         """Merge after many writes: everything, if a good part of it is not coded yet, or else what is due."""
@@ -138,40 +202,23 @@ class Merger:
             mostly_new = len(view.segments) > 1 and fresh > view.tokens // 4
         if mostly_new:
             self.compact()
-        while self._step():
-            pass
-
-    # -- what ----------------------------------------------------------------------------------------
-
-    def _due(self) -> list[LiveSegment] | None:
-        """Return the segments to merge next."""
-        with self._store.view() as view:
-            return due(view)
-
-    def _step(self) -> bool:
-        """Do one merge; False if none was due, or it failed."""
-        try:
-            with self._running:
-                chosen = self._due()
-                if chosen is None:
-                    self.error = None
-                    return False
-                self._merge(chosen)
-        except (OSError, WeftError) as error:
-            # A full disk, or a damaged segment: the index goes on as it is, and the next write tries again.
-            self.error = error
-            _log.warning("segments of the index at %s were not merged: %s", self._store.folder, error)
-            return False
-        return True
+        self._work(self._claim())
 
     def compact(self) -> None:
         """Merge all segments that there are now; those of different kinds stay apart."""
-        with self._running:
-            with self._store.view() as view:
-                groups = list(kinds(view.segments).values())
-            for group in groups:
-                if len(group) > 1 or not group[0].live.all():
+        with self._alone, self.paused():
+            with self._changed:
+                self._changed.wait_for(lambda: not self._busy)
+                with self._store.view() as view:
+                    groups = [g for g in kinds(view.segments).values() if len(g) > 1 or not g[0].live.all()]
+                self._busy += groups
+            try:
+                for group in groups:
                     self._merge(group)
+            finally:
+                with self._changed:
+                    self._busy = [group for group in self._busy if group not in groups]
+                    self._changed.notify_all()
 
     def _merge(self, group: list[LiveSegment]) -> None:
         store, group = self._store, sorted(group, key=lambda s: s.number)
@@ -198,14 +245,25 @@ class Merger:
         _unlink(replaced)
 
 
-def due(view: View) -> list[LiveSegment] | None:
-    """Return the segments of a state that should be merged next, None if all is well."""
-    for group in kinds(view.segments).values():
+def due(view: View, busy: Sequence[Sequence[LiveSegment]] = (), most: int | None = None) -> list[LiveSegment] | None:
+    """Return the segments of a state that should be merged next, None if all is well.
+
+    Those that are being merged already (`busy`) count as one for each merge. With `most`, only segments that have no
+    more tokens than that are looked at.
+    """
+    taken = {s.number for group in busy for s in group}
+    count = len(view.segments) - len(taken) + len(busy)
+    free = [s for s in view.segments if s.number not in taken and (most is None or s.segment.n_tokens <= most)]
+    for group in kinds(free).values():
         sized = [Sized(s.number, int(s.segment.n_tokens * share(s)) + s.allowed.number, 1 - share(s)) for s in group]
-        chosen = choose(sized, view.documents, len(view.segments))
+        chosen = choose(sized, view.documents, count)
         if chosen is not None:
             return [s for s in group if s.number in set(chosen)]
     return None
+
+
+def _size(group: Sequence[LiveSegment]) -> int:
+    return sum(s.segment.n_tokens for s in group)
 
 
 def share(s: LiveSegment) -> float:

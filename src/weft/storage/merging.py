@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-BASE = 4
+BASE = 2
 DEAD = 1 / 3
 """A segment of which more than this share is deleted is written anew."""
 SMALL = 10_000
@@ -38,7 +38,7 @@ def budget(documents: int) -> float:
     Examples
     --------
     >>> budget(1024), budget(1 << 20)
-    (14.0, 24.0)
+    (12.0, 22.0)
     """
     return BASE + float(np.log2(max(documents, 2)))
 

@@ -66,6 +66,7 @@ class Store:
         self._own: Catalogue | None = None  # the writer's connection
         self._tidy = False
         self._new: set[str] = set()  # files that are being written
+        self._doubtful: set[str] = set()  # those of them that a failed commit may have named
 
     # -- opening and closing -------------------------------------------------------------------------
 
@@ -331,8 +332,12 @@ class Store:
         """Write to the catalogue in one transaction, on disk when this returns."""
         with self._writing():
             assert self._own is not None
-            with self._own.transaction():
-                yield self._own
+            try:
+                with self._own.transaction():
+                    yield self._own
+            except BaseException:
+                self._doubtful |= self._new
+                raise
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -359,18 +364,24 @@ class Store:
 
     @contextmanager
     def new_file(self) -> Iterator[Path]:
-        """Name a segment file to be written; it is removed again if the block fails."""
+        """Name a segment file to be written; if the block fails it is removed, at once or by the next writer."""
         path = self.folder / SEGMENTS / f"{secrets.token_hex(8)}.seg"
         self._new.add(path.name)
         try:
             with faults_named(self.folder):
                 yield path
         except BaseException:
-            with suppress(OSError):
-                path.unlink()
+            if path.name in self._doubtful:  # the commit that failed may still stand in SQLite's log: see `_writing`
+                with self._write_guard:
+                    self._new.discard(path.name)
+                    self._tidy = False
+            else:
+                with suppress(OSError):
+                    path.unlink()
             raise
         finally:
             self._new.discard(path.name)
+            self._doubtful.discard(path.name)
 
     def _leftovers(self) -> list[Path]:
         """Return files that no committed state names: from a crash, or forgotten by a merge."""

@@ -315,11 +315,11 @@ class CodedSegment(Segment):
         keep: int | None = None,
         bar: Bar | None = None,
     ) -> NDArray[np.int32]:
-        """Return the most promising documents, best first; with `keep`, as many, by sketch: native/engine.hpp."""
+        """Return the most promising documents, best first; with `keep`, as many, by sketch: native/probing.hpp."""
         flags = None if allowed is None else allowed.view(np.uint8)
         bar = Bar() if bar is None else bar
         checked = self._checked["sketches"].view(np.uint8)
-        most = 0 if keep is None or keep >= count or not self.sketched else keep
+        most = keep if keep is not None and self.sketched and (keep < count or bar.imputed is not None) else 0
         while True:
             found, ready, promise, sketch, imputed = self._engine.probe(
                 rotated, flags, cells, centroids, count, most, checked, bar.promise, bar.sketch, bar.imputed

@@ -25,7 +25,7 @@ from weft.storage.segments.pieces import Joined, Kept, Piece
 
 ROTATION_SEED = 1
 """The same for every segment, so that codes can be copied from one to another."""
-GROWN = 4
+GROWN = 2
 """A codebook serves up to this many times the tokens that it was trained for."""
 DRIFT = 1.3
 """It is trained anew where the mean squared distance of newcomers to its cells is this many times the usual one."""
