@@ -31,7 +31,7 @@ ABOUT = """\
 Synthetic documents of 60 to 120 token vectors (dim 128, float16) are added, one by one or in groups of 100 operations;
 a tenth as many upserts and a twentieth as many deletes are mixed in. A search (32 tokens, k = 10) follows every 50
 operations, or every group. Recall is against exact MaxSim in NumPy over the documents live at that moment, on up to
-300 searches spread over the stream. CPU per write is everything an operation costs: the call, merges in the background,
+200 searches spread over the stream. CPU per write is everything an operation costs: the call, merges in the background,
 maintenance. Stall: the longest time a write, or maintenance that the writer has to wait for, took on the clock."""
 NOTES = """\
 - A write of ours is on disk when the call returns, in a group when the group is done (fsync). LanceDB 0.40 calls fsync

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from workload import GROUP, QUERY_TOKENS, SAMPLED, STEP, K, Workload, lifetimes
 
-QUERIES = 64  # scored at a time: with STEP texts, some 300 MB of similarities
+QUERIES, TEXTS = 64, 10  # scored at a time
 
 
 def exact_answers(work: Workload, queries: np.ndarray, at: np.ndarray) -> list[set[str]]:
@@ -17,13 +18,9 @@ def exact_answers(work: Workload, queries: np.ndarray, at: np.ndarray) -> list[s
     who = np.full((len(queries), K), -1, np.int64)
     for start in range(0, len(born), STEP):
         stop = min(start + STEP, len(born))
-        tokens = work.vectors[work.offsets[start] : work.offsets[stop]].astype(np.float32)
-        begins = work.offsets[start:stop] - work.offsets[start]
         later = np.flatnonzero(at > born[start])  # a query asked before has no text here
         for some in (later[i : i + QUERIES] for i in range(0, len(later), QUERIES)):
-            similarity = tokens @ queries[some].reshape(-1, queries.shape[-1]).T
-            maxima = np.maximum.reduceat(similarity, begins, axis=0)  # (texts, queries · 32)
-            scores = maxima.reshape(len(begins), len(some), QUERY_TOKENS).sum(axis=2).T
+            scores = maxsim(work, queries[some], start, stop)
             live = (born[start:stop] < at[some, None]) & (died[start:stop] >= at[some, None])
             scores = np.concatenate([best[some], np.where(live, scores, -np.inf)], axis=1)
             names = np.concatenate([who[some], np.broadcast_to(document[start:stop], live.shape)], axis=1)
@@ -31,6 +28,18 @@ def exact_answers(work: Workload, queries: np.ndarray, at: np.ndarray) -> list[s
             best[some] = np.take_along_axis(scores, top, axis=1)
             who[some] = np.take_along_axis(names, top, axis=1)
     return [{str(d) for d, s in zip(*row, strict=True) if s > -np.inf} for row in zip(who, best, strict=True)]
+
+
+def maxsim(work: Workload, queries: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Scores of queries (n, 32, dim) with some texts, (n, texts); a few texts at a time, so that they stay in cache."""
+    flat = queries.reshape(-1, queries.shape[-1]).T
+    maxima = np.empty((stop - start, flat.shape[1]), np.float32)
+    for first in range(start, stop, TEXTS):
+        bounds = work.offsets[first : min(first + TEXTS, stop) + 1]
+        similarity = work.vectors[bounds[0] : bounds[-1]].astype(np.float32) @ flat
+        for i, (a, b) in enumerate(pairwise(bounds - bounds[0]), first - start):
+            similarity[a:b].max(axis=0, out=maxima[i])
+    return maxima.reshape(len(maxima), len(queries), QUERY_TOKENS).sum(axis=2).T
 
 
 def sampled_queries(work: Workload) -> np.ndarray:

@@ -41,7 +41,7 @@ class Engine(Adapter):
     knobs = (
         {},
         *({"refine_factor": refine} for refine in (5, 10, 20, 50)),
-        *({"nprobes": probes, "refine_factor": refine} for probes in (50, 100) for refine in (10, 20, 50)),
+        *({"nprobes": probes, "refine_factor": refine} for probes, refine in ((50, 20), (100, 50))),
         {"flat": True},
     )
     default = {"refine_factor": 20}  # noqa: RUF012
