@@ -14,13 +14,18 @@ WHOLE = {"documents": 1_000_000, "megabytes": 1000.0, "seconds": 3600.0}
 
 
 class Gate:
-    """Where background merges wait, with their file written and not yet named, as long as it is shut."""
+    """Where background merges wait, with their file written and not yet named, as long as it is shut.
+
+    It opens by itself where the writer would wait for them.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self._open = threading.Event()
         self._open.set()
         self._write_segment = merger.write_segment
+        self._await_small = merger.Merger._await_small
         merger.write_segment = self._write
+        merger.Merger._await_small = lambda merges: self._released(merges)  # type: ignore[method-assign]
         stack.callback(self._remove)
 
     def _write(self, *arguments: Any, **named: Any) -> None:
@@ -28,8 +33,13 @@ class Gate:
         if threading.current_thread().name.startswith("weft merges"):
             self._open.wait()
 
+    def _released(self, merges: merger.Merger) -> bool:
+        self.release()
+        return self._await_small(merges)
+
     def _remove(self) -> None:
         merger.write_segment = self._write_segment
+        merger.Merger._await_small = self._await_small  # type: ignore[method-assign]
 
     def hold(self) -> None:
         self._open.clear()
