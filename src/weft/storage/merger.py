@@ -95,7 +95,7 @@ class Merger:
             group = self._claim()
             if group is not None:
                 self._start(group)
-        # Where threads cannot keep up, the writer lends a hand with what is small, or waits for it: it must not run away.
+        # Where threads cannot keep up, the writer lends a hand with what is small, or waits: it must not run away.
         while self._too_many() and not self._stopping:
             group = self._claim(most=LARGE)
             if group is not None:
@@ -184,8 +184,8 @@ class Merger:
         try:
             self._merge(group)
         except Exception as error:
-            # A full disk, a damaged segment, or a mistake of ours: what was written is committed, the index goes on as it
-            # is, and the next write tries again.
+            # A full disk, a damaged segment, or a mistake of ours: what was written is committed, the index goes on as
+            # it is, and the next write tries again.
             self.error = error
             _log.warning("segments of the index at %s were not merged: %s", self._store.folder, error)
             return False

@@ -3,7 +3,7 @@
 Nothing is merged while there are at most `BASE` + log₂(documents) segments. Beyond that, of all runs of segments next
 to each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size
 together, a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a
-million single adds each document is written seven times (tests/storage/test_merging.py).
+million single adds each document is written seven or eight times (tests/storage/test_merging.py).
 """
 
 from __future__ import annotations
