@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from weft.storage.segments.plan import Allowed, Bar, Found, Plan
 from weft.storage.segments.reading import Spans, unpack_salience, unpack_spans
 from weft.storage.segments.tops import Top
 from weft.types import TokenVectors
+
+if TYPE_CHECKING:
+    from weft.storage.codecs.base import Codec
+    from weft.storage.segments.coded import CodedSegment
 
 COLUMNS = ("token_ids", "salience", "span_steps", "span_lengths", "shades")
 """Arrays with an entry for each token that any segment may have: ids, weights; and for reading, spans and saliences."""
@@ -219,6 +223,12 @@ class Segment(ABC):
     @abstractmethod
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         """Return query and documents in a space where their inner products are the stored ones."""
+
+    # -- merging -------------------------------------------------------------------------------------
+
+    def donor(self, codec: Codec) -> CodedSegment | None:  # noqa: ARG002
+        """Return the segment itself if others can be coded with its codebook, by this codec."""
+        return None
 
     # -- looking after it ----------------------------------------------------------------------------
 

@@ -98,6 +98,9 @@ class CodedSegment(Segment):
         """The file, for a merge that copies from it."""
         return self._arrays
 
+    def donor(self, codec: Codec) -> CodedSegment | None:
+        return self if codec is self._codec else None
+
     @property
     def trained(self) -> int:
         """Tokens that its codebook was trained for."""
@@ -229,7 +232,7 @@ class CodedSegment(Segment):
         """Score by the engine; its scores are the sums of the pairs that it returns."""
         self._verify_documents("codes", listed)
         best, scores, _, tokens, similarity = self._engine.best(rotated, listed, plan.wanted, 0, plan.missing)
-        z = 1.0 if plan.alignment.divides_by == "one" else float(max(len(rotated), 1))
+        z = plan.z(len(rotated))
         if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
             found = (tokens >= 0).any(axis=1)
             best, scores, tokens, similarity = best[found], scores[found], tokens[found], similarity[found]
@@ -258,7 +261,7 @@ class CodedSegment(Segment):
         self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> list[Terms]:
         if plan.missing is not None:
-            return floor_terms(*self.comparable(query, ordinals[positions]), plan.alignment, plan.missing)
+            return floor_terms(*self.comparable(query, ordinals[positions]), plan.z(query.n_tokens), plan.missing)
         return aligned_terms(*self._compared(query, plan, ordinals[positions]), plan.alignment)
 
     def _search_exactly(self, query: TokenVectors, rotated: Floats, plan: Plan, allowed: Allowed) -> Found:
@@ -271,8 +274,7 @@ class CodedSegment(Segment):
             near = int(np.searchsorted(-scores, -(scores[plan.k - 1] - 2 * error), side="right"))
             listed = order[:near]
             if near < len(scores):
-                z = len(rotated) if plan.alignment.divides_by != "one" else 1
-                rest = float(scores[near] + error) / max(z, 1)
+                rest = float(scores[near] + error) / plan.z(len(rotated))
         return self._refine(query, plan, listed, rest)
 
     def rerank(

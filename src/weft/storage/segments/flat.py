@@ -75,13 +75,13 @@ class FlatSegment(Segment):
         maxima = np.concatenate(parts, axis=1)
         found = (maxima >= missing[:, None]).any(axis=0)
         scores = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0)
-        if plan.alignment.divides_by != "one":
-            scores = scores / np.float32(query.n_tokens)
-        return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
+        return _best(
+            ordinals[found], scores / np.float32(plan.z(query.n_tokens)), plan, partial(self._terms, query, plan)
+        )
 
     def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
         if plan.missing is not None:
-            return floor_terms(query, self.select(ordinals), plan.alignment, plan.missing)
+            return floor_terms(query, self.select(ordinals), plan.z(query.n_tokens), plan.missing)
         return aligned_terms(query, self.select(ordinals), plan.alignment)
 
     def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:  # noqa: ARG002

@@ -24,6 +24,10 @@ class Piece(ABC):
     dtype: np.dtype[Any]
     lengths: NDArray[np.int64]
     columns: tuple[str, ...]
+    segment: Segment | None = None
+    """Where they come from"""
+    ordinals: NDArray[np.int64]
+    """Where they stand there"""
 
     @abstractmethod
     def values(self) -> Iterator[NDArray[Any]]:
@@ -51,6 +55,7 @@ class Given(Piece):
 
     def __init__(self, vectors: TokenVectors, *, reading: bool = True, weighs: bool = True) -> None:
         self.dim, self.dtype, self.lengths = vectors.dim, vectors.values.dtype, vectors.lengths
+        self.ordinals = np.arange(len(vectors))
         self._values = vectors.values
         self._columns: dict[str, NDArray[Any]] = {}
         self._apart = np.zeros((0, 3), np.int32)
@@ -86,7 +91,8 @@ class Kept(Piece):
     """Documents of an older segment that still count."""
 
     def __init__(self, segment: Segment, ordinals: NDArray[np.int64]) -> None:
-        self.segment, self.ordinals = segment, ordinals
+        self.segment: Segment = segment
+        self.ordinals = ordinals
         self.dim, self.dtype, self.columns = segment.dim, segment.dtype, segment.columns
         self.lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
 

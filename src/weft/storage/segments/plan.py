@@ -76,6 +76,10 @@ class Plan:
     missing: NDArray[np.float32] | None = None
     """(n,) what a query token counts where it finds less (XTR eq. 4), if scores come from floors."""
 
+    def z(self, n: int) -> float:
+        """Z of sums over the n query tokens, one pair each: the alignment divides by n, or not at all."""
+        return 1.0 if self.alignment.divides_by == "one" else float(max(n, 1))
+
     @property
     def wanted(self) -> int:
         """How many documents a segment should return."""

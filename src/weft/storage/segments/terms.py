@@ -57,12 +57,9 @@ def _weighed(pairs: Hits, query: TokenVectors, documents: TokenVectors, alignmen
     return Terms(Hits.trusted(**{**vars(pairs), "weight": weight}), z)
 
 
-def floor_terms(
-    query: TokenVectors, documents: TokenVectors, alignment: Alignment, missing: NDArray[np.float32]
-) -> list[Terms]:
+def floor_terms(query: TokenVectors, documents: TokenVectors, z: float, missing: NDArray[np.float32]) -> list[Terms]:
     """Return the terms of XTR's scores where m_i, `missing` (n,), stands in for what is less."""
     S = similarities(query, documents)
-    z = 1.0 if alignment.divides_by == "one" else float(query.n_tokens)
     return [Terms(_floor_pairs(S[:, begin:end], missing), z) for begin, end in pairwise(documents.offsets)]
 
 

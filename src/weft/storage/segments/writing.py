@@ -21,7 +21,7 @@ from weft.storage.codecs import clustering
 from weft.storage.codecs.base import Codebook, Codec, Columns, Made
 from weft.storage.segments.base import Segment
 from weft.storage.segments.coded import CodedSegment
-from weft.storage.segments.pieces import Joined, Kept, Piece
+from weft.storage.segments.pieces import Joined, Piece
 
 ROTATION_SEED = 1
 """The same for every segment, so that codes can be copied from one to another."""
@@ -86,12 +86,13 @@ def write_segment(
 
 def _donor(joined: Joined, codec: Codec, others: Sequence[Segment]) -> CodedSegment | None:
     """Return the largest segment of this codec among the pieces, or another one of about the size of all together."""
-    pieces = [piece.segment for piece in joined.pieces if isinstance(piece, Kept)]
-    mine = [s for s in pieces if isinstance(s, CodedSegment) and s.codec is codec]
+    segments = [piece.segment for piece in joined.pieces if piece.segment is not None]
+    mine = [donor for segment in segments if (donor := segment.donor(codec)) is not None]
     if mine:
-        return max(mine, key=lambda segment: segment.n_tokens)
-    alike = [s for s in others if isinstance(s, CodedSegment) and s.codec is codec and s.trained <= 2 * joined.n_tokens]
-    return max(alike, key=lambda segment: segment.trained, default=None)
+        return max(mine, key=lambda donor: donor.n_tokens)
+    known = [donor for segment in others if (donor := segment.donor(codec)) is not None]
+    alike = [donor for donor in known if donor.trained <= 2 * joined.n_tokens]
+    return max(alike, key=lambda donor: donor.trained, default=None)
 
 
 def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> Made:
@@ -140,7 +141,7 @@ def extended(joined: Joined, donor: CodedSegment) -> Made | None:
     place = np.full(len(donor), -1, dtype=np.int64)  # a document of the donor → its new ordinal
     start, document, lost, new = 0, 0, 0.0, 0
     for piece in joined.pieces:
-        if isinstance(piece, Kept) and piece.segment is donor:
+        if piece.segment is donor:
             rows = donor.token_rows(piece.ordinals)
             copied[start : start + len(rows)] = rows
             place[piece.ordinals] = np.arange(document, document + len(piece.ordinals))
