@@ -153,9 +153,19 @@ def search_bars(stream: dict[str, Any], compacted: dict[str, Any] | None) -> lis
         shown = f"{recall['stream']:.3f}; {recall['compacted']:.3f}; {exact:.3f}"
         name = "recall@10 as the stream left it; compacted; `exact=True` over the codes"
         lines.append(bar(name, recall["stream"], 0.98, shown, least=True))
+        cost, counts = compacted["compaction"], (compacted["segments"], compacted["compacted_segments"])
+        shown = f"{cost['cpu_s']} CPU-s, {cost['wall_s']} s"
+        lines.append(bar(f"`compact()` of {counts[0]} segments into {counts[1]}", 0, None, shown))
     fifths = ", ".join(f"{value:.3f}" for value in stream["recall10_fifths"])
     shown = f"{stream['recall10']:.3f} (fifths of the stream: {fifths})"
     return [*lines, bar("recall@10 during the stream", stream["recall10"], 0.98, shown, least=True)]
+
+
+def along(stream: dict[str, Any]) -> str:
+    """Segments at ten moments."""
+    counts = [moment["segments"] for moment in stream["over_time"]]
+    places = sorted({round(i * (len(counts) - 1) / 9) for i in range(10)})
+    return " ".join(str(counts[place]) for place in places)
 
 
 def writer_bars(stream: dict[str, Any]) -> list[str]:
@@ -166,6 +176,7 @@ def writer_bars(stream: dict[str, Any]) -> list[str]:
     during = f"{ms(merging.get('p99'))} of {merging.get('n', 0):,} (median {ms(merging.get('median'))})"
     return [
         bar("segments, most at a search", stream["segments_max"], most, str(stream["segments_max"])),
+        bar("segments along the stream", 0, None, along(stream)),
         bar("segment files, most at any time", stream["files"], None, str(stream["files"])),
         bar("open descriptors, most", stream["descriptors"], None, str(stream["descriptors"])),
         bar("write amplification", amplification, 8, f"{amplification} in {stream['merges']} merges"),
