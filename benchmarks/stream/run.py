@@ -1,12 +1,12 @@
 """The stream through all engines, a process for each; appends JSON lines for `report.py`.
 
     python benchmarks/stream/run.py --data build/stream --results build/stream/results.jsonl
-    python benchmarks/stream/run.py … --documents 2000 --peers-documents 0 --graph-documents 0      ours alone, small
-    python benchmarks/stream/run.py … --engines qdrant --modes groups                               only these
+    python benchmarks/stream/run.py … --engines weft --documents 2000 --peers-documents 0 --graph-documents 0
+    python benchmarks/stream/run.py … --engines qdrant --modes groups
 
-Three sizes: ours alone with all documents, all engines with as many as the slowest of them can take, and a graph over
-multivectors, which takes seconds a document, with a few; ours runs at each. A peer's search setting is chosen on tuning
-queries first, unless it was for this size before.
+Three sizes: all documents for ours and the peers that can take them; fewer for all engines; a few for a graph over
+multivectors, which costs a tenth of a second and more for each document. Ours runs at each. A peer's search setting is
+chosen on tuning queries first, unless it was for this size before.
 """
 
 from __future__ import annotations
