@@ -91,6 +91,56 @@ def test_a_head_of_its_own_survives_loading(tmp_path, tied):
     assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("stored", ["shared.weight", "encoder.embed_tokens.weight"])
+def test_embeddings_that_a_checkpoint_stores_once_are_those_of_both_sides(tmp_path, tokenizer, stored):
+    """T5 v1.1 and flan-t5: one table of embeddings and a head of its own. The encoder's was drawn at random."""
+    from safetensors.torch import load_file, save_file
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(vocab_size=len(tokenizer), feed_forward_proj="gated-gelu", tie_word_embeddings=True, **SHAPE)
+    torch.manual_seed(1)
+    t5 = T5ForConditionalGeneration(config).eval()
+    t5.lm_head.weight = torch.nn.Parameter(torch.randn_like(t5.shared.weight))
+    t5.config.scale_decoder_outputs = False
+    t5.save_pretrained(tmp_path / "flan")
+    tensors = load_file(tmp_path / "flan" / "model.safetensors")
+    tables = {name for name in tensors if "embed_tokens" in name or "shared" in name}
+    kept = {name: value for name, value in tensors.items() if name not in tables} | {"shared.weight": t5.shared.weight}
+    if stored != "shared.weight":  # a copy beside it changes nothing
+        kept[stored] = t5.shared.weight.clone()
+    save_file(
+        {name: value.contiguous() for name, value in kept.items()},
+        tmp_path / "flan" / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    tokenizer.save_pretrained(tmp_path / "flan")
+
+    model = GenerativeModel(load_t5(tmp_path / "flan"), tokenizer, settings={"method": "seal"}).eval()
+    assert model.t5.encoder.embed_tokens.weight is model.t5.shared.weight  # trained as one
+    assert model.t5.decoder.embed_tokens.weight is model.t5.shared.weight
+    assert model.t5.lm_head.weight is not model.t5.shared.weight
+    ids = torch.tensor([[3, 4, 1]])
+    with torch.no_grad():
+        expected = t5(input_ids=ids, decoder_input_ids=ids).logits
+        assert torch.equal(model.t5(input_ids=ids, decoder_input_ids=ids).logits, expected)
+        model.save(tmp_path / "again")
+        again = GenerativeModel.load(tmp_path / "again")
+        assert again.t5.encoder.embed_tokens.weight is again.t5.shared.weight
+        assert torch.equal(again.t5(input_ids=ids, decoder_input_ids=ids).logits, expected)
+
+
+def test_a_checkpoint_without_some_weights_is_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    new_t5(20, SHAPE).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    lost = "encoder.block.0.layer.0.SelfAttention.q.weight"
+    tensors.pop(lost)
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=f"lacks weights of a T5: {lost}"):
+        load_t5(tmp_path)
+
+
 def test_clusters_keep_their_token_and_are_few(tiny_model):
     texts = [[5, 6, 7, 5], [5, 8, 6], [5, 6], [5, 9], [6, 5, 5]]
     lengths = [3, 2, 2, 2, 3]

@@ -27,7 +27,9 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
     """Load a T5 from a folder or a hub name.
 
     T5 v1.1 and flan-t5 have a head of their own. transformers 5 ties every T5's head to its embeddings unless told not
-    to, which would silently replace it; such checkpoints say so by not scaling the decoder's output.
+    to, which would silently replace it; such checkpoints say so by not scaling the decoder's output. Told so, it unties
+    encoder and decoder from the embeddings too, and draws at random what a checkpoint stores only once
+    (``shared.weight``): they are tied again here.
     """
     try:
         config = AutoConfig.from_pretrained(path)
@@ -35,9 +37,23 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
             raise CheckpointError(f"{str(path)!r} is a {config.model_type}; generative retrieval here reads T5 models")
         config.tie_word_embeddings = bool(config.scale_decoder_outputs)
         config.use_cache = True
-        return T5ForConditionalGeneration.from_pretrained(path, config=config, dtype=torch.float32)
+        t5, info = T5ForConditionalGeneration.from_pretrained(
+            path, config=config, dtype=torch.float32, output_loading_info=True
+        )
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"no T5 in {str(path)!r}: {' '.join(str(error).split())[:300]}") from None
+    missing = set(info["missing_keys"])
+    for stack in ("encoder", "decoder"):
+        name, part = f"{stack}.embed_tokens.weight", getattr(t5, stack)
+        if name in missing or torch.equal(part.embed_tokens.weight, t5.shared.weight):
+            part.set_input_embeddings(t5.shared)
+        missing.discard(name)
+    if "lm_head.weight" in missing:
+        t5.lm_head.weight = t5.shared.weight
+        missing.discard("lm_head.weight")
+    if missing:
+        raise CheckpointError(f"{str(path)!r} lacks weights of a T5: {', '.join(sorted(missing)[:3])}")
+    return t5
 
 
 def load_tokenizer(path: str | Path) -> Any:
