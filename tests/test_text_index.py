@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from encoders import light_models
-from weft.errors import CheckpointError, DataError, IndexFormatError, NotAnIndexError
+from weft.errors import CheckpointError, DataError, IndexFormatError, InvalidParameterError, NotAnIndexError
 from weft.search.lexical import search_lexical
 from weft.sources.find import Selection
 
@@ -76,6 +76,34 @@ def test_long_texts_are_split_and_deleted_together(notes):
     assert notes.delete(["mars", "nothing"]) == 0
     notes.add({"mars": NOTES["mars"]}, split=False)
     assert "mars" in notes.index
+
+
+def test_passages_have_names_that_no_document_can_have(notes):
+    # ``page#0`` is a fine id, of a URL's fragment say: a long ``page`` must not write its passages over it.
+    notes.add({"page#0": "the lazy dog", "page#1": "the sky"})
+    notes.add([weft.Document("page", NOTES["mars"]), weft.Document("page#2", "a fox", {"parent": "page"})])
+    assert [notes.get(f"page#{n}").text for n in range(3)] == ["the lazy dog", "the sky", "a fox"]
+    assert [passage.id for passage in notes.family("page")] == ["page##0", "page##1", "page##2"]
+    assert notes.delete("page") == 3
+    assert all(f"page#{n}" in notes for n in range(3))
+    with pytest.raises(InvalidParameterError, match="how passages are named. Got 'page##0' instead"):
+        notes.add({"page##0": "the lazy dog"})
+
+
+def test_passages_of_older_indexes_are_kept_and_replaced(notes):
+    def note(name, of):
+        return {"weft": {"source": "", "id": name, "hash": "old", "of": of}}
+
+    older = [weft.Document(f"page#{n}", "a fox", {"parent": "page", **note("page", 2)}) for n in range(2)]
+    notes.index.add(older, notes.encoder.encode_document([d.text for d in older]))
+    assert [passage.id for passage in notes.family("page")] == ["page#0", "page#1"]
+    refused = notes.add({"page#0": "the lazy dog"})
+    assert (refused.added, refused.updated) == (0, 0)
+    assert "is that of a passage of 'page'" in refused.skipped[0].reason
+    assert notes.get("page#0").text == "a fox"
+    assert notes.add({"page": NOTES["mars"]}).updated == 1
+    assert [passage.id for passage in notes.family("page")] == ["page##0", "page##1", "page##2"]
+    assert notes.add({"page#0": "the lazy dog"}).added == 1
 
 
 def test_files(notes, tmp_path, monkeypatch):
@@ -151,7 +179,7 @@ class TestOpening:
         with weft.TextIndex.open(tmp_path / "n.weft", lock=True) as again:
             assert repr(again) == f"TextIndex({str(tmp_path / 'n.weft')!r}, 5 passages, {model})"
             assert (again.get("sky").text, again.get("nothing")) == (NOTES["sky"], None)
-            assert [passage.id for passage in again.family("mars")] == ["mars#0", "mars#1", "mars#2"]
+            assert [passage.id for passage in again.family("mars")] == ["mars##0", "mars##1", "mars##2"]
             assert sorted(again.matching('@id in ["sky", "dog"]')) == ["dog", "sky"]
             assert again.check().sound
             assert "sky" in again

@@ -167,7 +167,7 @@ class TextIndex:
         documents : mapping of id to text, or iterable of Document or str
             A text alone gets an id that is made from it.
         split : bool
-            Split documents that are longer than the model reads into passages ``id#0``, ``id#1``, …; otherwise they
+            Split documents that are longer than the model reads into passages ``id##0``, ``id##1``, …; otherwise they
             are cut off.
         threads, progress
             As for `Encoder.encode_document`.

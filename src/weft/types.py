@@ -21,8 +21,8 @@ from weft.errors import invalid
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.integer[Any]]
 
-PASSAGE_SEPARATOR = "#"
-"""Stands between a document's id and the number of a passage of it: ``report#0``."""
+PASSAGE_SEPARATOR = "##"
+"""Stands between a document's id and the number of a passage of it, ``report##0``: no whole document is named so."""
 
 
 class Padded(NamedTuple):

@@ -69,7 +69,7 @@ class TestFirstTime:
             assert len(light_models.TOKENIZER.encode(passage.text).ids) <= light_models.SETTINGS.document.length
             covered |= set(range(start, stop))
         assert covered == set(range(len(text)))
-        assert sorted(passage.id for passage in found) == [f"notes/mars.txt#{n}" for n in range(len(found))]
+        assert sorted(passage.id for passage in found) == [f"notes/mars.txt##{n}" for n in range(len(found))]
         assert len(found) > 1
 
     def test_a_very_long_file(self, notes, model, run, monkeypatch):
@@ -84,7 +84,7 @@ class TestFirstTime:
             assert passage == text[start:stop]
             reached = max(reached, stop)
         assert reached == len(text)
-        assert {f"notes/long.txt#{n}" for n in range(len(found))} == set(contents("n.weft"))
+        assert {f"notes/long.txt##{n}" for n in range(len(found))} == set(contents("n.weft"))
 
     def test_short_files_keep_their_path_as_id(self, indexed):
         document, vectors = contents(indexed)["notes/sub/sky.md"]
@@ -117,7 +117,7 @@ class TestFirstTime:
         assert "63 documents were cut to the model's length; --split keeps all" in err
         assert set(contents(out)) == {f"d{i}" for i in range(63)}
         assert counts(run("index", beir_folder, "-o", out, "--split", "--json")[1])[1] == 63
-        assert "d0#0" in contents(out)
+        assert "d0##0" in contents(out)
 
     def test_rows_and_fields(self, notes, model, run):
         (notes / "rows.csv").write_text("key,words,year\nk1,the blue sky,2020\nk2,the red fox,2021\n")
@@ -172,12 +172,12 @@ class TestAgain:
         (notes / "mars.txt").write_text("the sky is blue. " * 4)  # and back to several
         assert index()[1] == 1
         assert "notes/mars.txt" not in contents(indexed)
-        assert "notes/mars.txt#1" in contents(indexed)
+        assert "notes/mars.txt##1" in contents(indexed)
 
     def test_gone(self, indexed, notes, index):
         (notes / "mars.txt").unlink()
         assert index() == (0, 0, 2, 0, 0)
-        assert "notes/mars.txt#0" in contents(indexed)
+        assert "notes/mars.txt##0" in contents(indexed)
         assert index("--sync") == (0, 0, 2, 1, 0)
         assert set(contents(indexed)) == {"notes/dog.txt", "notes/sub/sky.md"}
 
@@ -200,7 +200,7 @@ class TestAgain:
 
     def test_a_deleted_passage_comes_again(self, indexed, run, index):
         before = contents(indexed)
-        assert run("delete", "n.weft", "notes/mars.txt#1")[0] == 0
+        assert run("delete", "n.weft", "notes/mars.txt##1")[0] == 0
         assert index() == (0, 1, 2, 0, 1)
         assert contents(indexed) == before
 
@@ -288,7 +288,7 @@ class TestInterrupted:
 
             patch.setattr(Index, "delete", stop)
             assert run("index", "notes", "-o", "n.weft")[0] == 130
-        assert {"notes/mars.txt", "notes/mars.txt#0"} <= set(contents(indexed))
+        assert {"notes/mars.txt", "notes/mars.txt##0"} <= set(contents(indexed))
         never_encodes()
         index()
         assert set(contents(indexed)) == {"notes/mars.txt", "notes/dog.txt", "notes/sub/sky.md"}

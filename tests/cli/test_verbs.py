@@ -48,7 +48,7 @@ class TestAdd:
 
     def test_long_texts_are_split(self, indexed, run):
         assert run("add", "n.weft", "the sky is blue. " * 6, "--id", "long")[0] == 0
-        assert list(texts(run, "long"))[:2] == ["long#0", "long#1"]
+        assert list(texts(run, "long"))[:2] == ["long##0", "long##1"]
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -71,7 +71,7 @@ class TestGetAndDelete:
         code, out, _ = run("get", "n.weft", "notes/sub/sky.md")
         assert code == 0
         assert out == ("notes/sub/sky.md\n  path: notes/sub/sky.md\n  title: Sky\n\n# Sky\n\nthe sky is blue.\n\n")
-        assert list(texts(run, "notes/mars.txt")) == [f"notes/mars.txt#{n}" for n in range(3)]
+        assert list(texts(run, "notes/mars.txt")) == [f"notes/mars.txt##{n}" for n in range(3)]
 
     def test_get_says_what_is_not_there(self, indexed, run):
         code, out, err = run("get", "n.weft", "notes/dog.txt", "nothing")
@@ -82,7 +82,7 @@ class TestGetAndDelete:
     def test_delete_takes_all_passages(self, indexed, run):
         code, out, _ = run("delete", "n.weft", "notes/mars.txt")
         assert (code, out) == (0, "n.weft: 3 deleted\n")
-        assert run("get", "n.weft", "notes/mars.txt#1")[0] == 1
+        assert run("get", "n.weft", "notes/mars.txt##1")[0] == 1
 
     def test_delete_is_all_or_nothing(self, indexed, run):
         code, _, err = run("delete", "n.weft", "notes/dog.txt", "nothing")

@@ -70,7 +70,7 @@ def test_overlap_repeats_whole_sentences_or_words(encoder):
 def test_documents_keep_their_ids(encoder):
     document = Document("report#7", "the red planet. " * 20, {"year": 2024})
     passages = split_document(document, encoder)
-    assert [p.id for p in passages] == [f"report#7#{n}" for n in range(len(passages))]
+    assert [p.id for p in passages] == [f"report#7##{n}" for n in range(len(passages))]
     assert {parent_id(p.id) for p in passages} == {"report#7"}
     for p in passages:
         assert p.text == document.text[p.metadata["start"] : p.metadata["stop"]]

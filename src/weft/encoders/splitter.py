@@ -73,7 +73,7 @@ def split_document(
 ) -> list[Document]:
     """Split a document into passages that know where they come from.
 
-    Passage n of the document ``report`` is a `Document` with the id ``report#n``, the text of the passage, and the
+    Passage n of the document ``report`` is a `Document` with the id ``report##n``, the text of the passage, and the
     document's metadata with ``parent`` (the document's id), ``start`` and ``stop`` (characters of its text) added.
     """
     return as_documents(document, split_text(document.text, encoder, length=length, overlap=overlap))
@@ -104,8 +104,8 @@ def parent_id(passage_id: str) -> str:
 
     Examples
     --------
-    >>> parent_id("report#2024#3")
-    'report#2024'
+    >>> parent_id("report#2024##3"), parent_id("report#2024")
+    ('report#2024', 'report#2024')
     """
     parent, separator, number = passage_id.rpartition(PASSAGE_SEPARATOR)
     return parent if separator and number.isdigit() else passage_id

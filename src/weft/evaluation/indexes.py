@@ -16,8 +16,8 @@ from weft.evaluation.runs import Qrels, known_only
 from weft.search import Index
 from weft.search.searcher import QueryEncoder
 from weft.sources.beir import lines
-from weft.storage.families import family
-from weft.types import PASSAGE_SEPARATOR, TokenVectors
+from weft.storage.families import PASSAGE_MARK, family, parent_of
+from weft.types import TokenVectors
 
 CANDIDATES = 100
 """Documents of each query that are ranked anew: as many as a search refines under an alignment."""
@@ -33,12 +33,11 @@ class Parents:
 
     def of(self, id: str) -> str:  # noqa: A002
         """Return the document that a passage is of, or the id itself."""
-        if PASSAGE_SEPARATOR not in id:
+        if PASSAGE_MARK not in id:
             return id
         if id not in self._known:
             document = self.index.get(id)
-            parent = None if document is None else document.metadata.get("parent")
-            self._known[id] = parent if isinstance(parent, str) and id.startswith(f"{parent}#") else id
+            self._known[id] = (None if document is None else parent_of(document)) or id
         return self._known[id]
 
     def documents(self, ids: Sequence[str], scores: NDArray[np.float32], depth: int | None = None) -> dict[str, float]:
@@ -100,7 +99,7 @@ def search_index(
 def _has_passages(index: Index) -> bool:
     condition = "instr(id, ?) > 0 AND json_extract(metadata, '$.parent') IS NOT NULL"
     with index.reading_catalogue() as catalogue:
-        return len(catalogue.select(condition, (PASSAGE_SEPARATOR,))) > 0
+        return len(catalogue.select(condition, (PASSAGE_MARK,))) > 0
 
 
 # -- adaptation ----------------------------------------------------------------------------------------

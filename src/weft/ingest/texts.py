@@ -8,10 +8,9 @@ from typing import Any
 
 from weft.errors import DataError, invalid
 from weft.sources.files import Source, content_hash
+from weft.storage.families import NOTES as MARK
+from weft.storage.families import is_passage_id
 from weft.types import Document
-
-MARK = "weft"
-"""The key of our own notes in a passage's metadata."""
 
 
 def text_source(given: Document | str) -> Source:
@@ -22,6 +21,10 @@ def text_source(given: Document | str) -> Source:
         raise invalid("documents", "add", "texts or Documents", given)
     if not text.strip():
         raise DataError(f"nothing to add: the text{f' of {named.id!r}' if named and named.id else ''} is empty")
+    if named and isinstance(named.id, str) and is_passage_id(named.id):
+        raise invalid(
+            "id", "Document", "an id that does not end in ## and a number, which is how passages are named", named.id
+        )
     metadata = dict(named.metadata) if named else {}
     digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
     document = Document(named.id if named and named.id else f"text:{digest[:16]}", text, metadata)

@@ -23,7 +23,7 @@ from weft.ingest.texts import MARK, note_of
 from weft.search import Index
 from weft.sources.files import Source, page_of
 from weft.sources.find import Skipped, is_under
-from weft.storage.families import family
+from weft.storage.families import family, is_passage_id, parent_of
 from weft.types import Document, TokenVectors
 
 FIRST_PASSAGES = 32
@@ -154,6 +154,11 @@ class _Run:
             return
         self.seen.add(source.id)
         old = [d for d in family(self.index, source.id) if source.id in (d.id, note_of(d, "id"))]
+        refusal = self._refusal(source, old)
+        if refusal:
+            self.summary.skipped.append(Skipped(source.origin or source.id, refusal, lost=True))
+            bar.update(source.size)
+            return
         digest = self._digest(source)
         current = [d for d in old if note_of(d, "hash") == digest and note_of(d, "source") == source.origin]
         if current and len(current) == note_of(current[0], "of"):
@@ -178,6 +183,15 @@ class _Run:
         if self.waiting >= self.limit:
             self.flush(bar)
             self.limit = min(2 * self.limit, MOST_PASSAGES)
+
+    def _refusal(self, source: Source, old: list[Document]) -> str:
+        """Say why a document cannot have its id: it is, or may become, that of a passage of another."""
+        if is_passage_id(source.id):
+            return f"the id {source.id!r} ends in ## and a number, which is how passages are named"
+        other = next((parent_of(d) for d in old if d.id == source.id and parent_of(d) is not None), None)
+        if other is not None:  # written before passages had names of their own
+            return f"the id {source.id!r} is that of a passage of {other!r}; delete {other!r} and add it again first"
+        return ""
 
     def flush(self, bar: Any) -> None:
         """Encode and commit what is pending, then remove what it replaces."""

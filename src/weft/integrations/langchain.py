@@ -35,7 +35,7 @@ class WeftRetriever(BaseRetriever):
     --------
     >>> retriever = WeftRetriever(index=TextIndex.open("notes.weft"), k=5)  # doctest: +SKIP
     >>> [document.id for document in retriever.invoke("why is the sky blue")]  # doctest: +SKIP
-    ['physics/light.md#2', 'weather.md#0', …]
+    ['physics/light.md##2', 'weather.md##0', …]
     """
 
     index: TextIndex

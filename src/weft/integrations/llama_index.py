@@ -35,7 +35,7 @@ class WeftRetriever(BaseRetriever):
     --------
     >>> retriever = WeftRetriever(TextIndex.open("notes.weft"), k=5, hybrid="rrf")  # doctest: +SKIP
     >>> [found.node_id for found in retriever.retrieve("why is the sky blue")]  # doctest: +SKIP
-    ['physics/light.md#2', 'weather.md#0', …]
+    ['physics/light.md##2', 'weather.md##0', …]
     """
 
     def __init__(

@@ -192,9 +192,10 @@ class Catalogue:
         return Document(rows[0][0], rows[0][1], json.loads(rows[0][2])) if rows else None
 
     def family(self, id: str) -> list[Document]:  # noqa: A002
-        """Return the document with this id, and those whose ids are made from it: ``id#…``."""
-        # The character after the separator ends a range of the unique index over ids.
-        first, end = id + PASSAGE_SEPARATOR, id + chr(ord(PASSAGE_SEPARATOR) + 1)
+        """Return the document with this id, and those whose ids are made from it: ``id#…``, ``id##…``."""
+        # The character after the separator's ends a range of the unique index over ids.
+        mark = PASSAGE_SEPARATOR[0]
+        first, end = id + mark, id + chr(ord(mark) + 1)
         query = "SELECT id, text, metadata FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
         return [Document(i, t, json.loads(m)) for i, t, m in self._all(query, (id, first, end))]
 
