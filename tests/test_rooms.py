@@ -6,7 +6,8 @@ from pathlib import Path
 import weft
 
 ROOMS = (
-    *("errors", "_renamed", "checks", "types", "_native", "alignment", "kernels", "encoders", "storage", "search"),
+    *("_telemetry", "errors", "_renamed", "checks", "types", "_native", "alignment", "kernels"),
+    *("encoders", "storage", "search"),
     *("sources", "ingest", "explain", "text_index", "evaluation", "training", "generative", "analysis"),
     *("integrations", "cli"),
 )

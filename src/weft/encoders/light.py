@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from weft import _telemetry
 from weft.encoders.backend import QUERY, Batch, Batches, Output
 from weft.encoders.settings import MODEL_FILE, SETTINGS_FILE, TOKENIZER_FILE, Settings
 from weft.errors import CheckpointError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
+_telemetry.switch_off()  # now, whoever loads ONNX Runtime later: it reads its switch when it is loaded
 
 SHORT = 128
 """A single text of at most this many tokens runs on one thread: more threads save little and need a second session."""
