@@ -276,6 +276,14 @@ class TextIndex:
         """Return the ids of all documents that a filter lets through."""
         return self.index.matching(filter)
 
+    def value_counts(
+        self,
+        filter: Filter | str | None = None,  # noqa: A002
+        most: int = 20,
+    ) -> dict[str, list[tuple[Any, int]]]:
+        """Return the commonest values of each metadata field: see `Index.value_counts`."""
+        return self.index.value_counts(filter, most)
+
     def search(self, query: str, k: int = 10, **options: Any) -> list[Match]:
         """Find the k most relevant documents; the options are those of `search_many`."""
         (found,) = self.search_many([query], k, **options)

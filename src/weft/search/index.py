@@ -72,6 +72,33 @@ class Index(Store):
         with self.reading_catalogue() as catalogue:
             return catalogue.ids(catalogue.select(*parse_filter(filter).to_sql()).tolist())
 
+    def value_counts(
+        self,
+        filter: Filter | str | None = None,  # noqa: A002
+        most: int = 20,
+    ) -> dict[str, list[tuple[Any, int]]]:
+        """Return the `most` commonest values of each metadata field, and how many documents have each.
+
+        A field whose values are lists counts their members, and its name ends in ``[]``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with Index.create(tempfile.mkdtemp(), dim=1) as index:
+        ...     documents = [Document("a", "", {"year": 2020, "tags": ["x"]}), Document("b", "", {"year": 2020})]
+        ...     index.add(documents, TokenVectors.from_list([[[1.0]], [[1.0]]]))
+        ...     index.value_counts()
+        {'tags[]': [('x', 1)], 'year': [(2020, 2)]}
+        """
+        check_count(most, "most", "value_counts")
+        condition, parameters = ("1", []) if filter is None else parse_filter(filter).to_sql()
+        counts: dict[str, list[tuple[Any, int]]] = {}
+        with self.reading_catalogue() as catalogue:
+            for name, many, kind, value, number in catalogue.value_counts(condition, parameters, most):
+                found = kind == "true" if kind in ("true", "false") else value
+                counts.setdefault(name + "[]" * many, []).append((found, number))
+        return counts
+
     def check(self) -> Report:
         """Verify every checksum and every cross-reference."""
         return check(self)

@@ -205,6 +205,25 @@ class Catalogue:
         query = f"SELECT id, {columns} FROM documents WHERE json_extract(metadata, ?) IS NOT NULL"
         return self._all(query, (*paths, paths[0]))
 
+    def value_counts(self, condition: str, parameters: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
+        """Return (field, whether in a list, JSON type, value, documents) of the `most` commonest values of each field.
+
+        Of metadata's first level: scalars, and scalars in lists; `condition` is as for `select`.
+        """
+        query = (
+            f"WITH chosen AS (SELECT metadata FROM documents WHERE {condition}), counted AS ("
+            " SELECT field.key AS name, 0 AS many, field.type AS kind, field.atom AS value, COUNT(*) AS number"
+            " FROM chosen, json_each(chosen.metadata) AS field WHERE field.type NOT IN ('array', 'object')"
+            " GROUP BY 1, 2, 3, 4 UNION ALL"
+            " SELECT field.key, 1, item.type, item.atom, COUNT(*) FROM chosen, json_each(chosen.metadata) AS field,"
+            " json_each(field.value) AS item WHERE field.type = 'array' AND item.type NOT IN ('array', 'object')"
+            " GROUP BY 1, 2, 3, 4)"
+            " SELECT name, many, kind, value, number FROM (SELECT *, ROW_NUMBER() OVER"
+            " (PARTITION BY name, many ORDER BY number DESC, value) AS place FROM counted)"
+            " WHERE place <= ? ORDER BY name, many, place"
+        )
+        return self._all(query, (*parameters, most))
+
     def number(self, id: str) -> int | None:  # noqa: A002
         """Return the number of a document, or None."""
         rows = self._all("SELECT doc FROM documents WHERE id = ?", (id,))
