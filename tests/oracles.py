@@ -108,12 +108,12 @@ def xtr(all_S: list[Matrix], k: int, impute) -> list[float]:
 
 
 def relevance(S: Matrix, A: Matrix, z: str, u_q=None, u_d=None) -> float:
-    """1/Z · Σ S∘A∘(u_q ⊗ u_d), 0 where Z is 0."""
+    """1/Z · Σ S∘A∘(u_q ⊗ u_d), 0 where Z is 0; a sum above 0 counts as a millionth at least."""
     total = weight = 0.0
     for i, row in enumerate(A):
         for j, a in enumerate(row):
             a = a * (1.0 if u_q is None else float(u_q[i])) * (1.0 if u_d is None else float(u_d[j]))
             total += a * S[i][j]
             weight += a
-    Z = {"one": 1.0, "sum": weight, "query": float(len(A))}[z]
+    Z = {"one": 1.0, "sum": max(weight, 1e-6) if weight > 0 else 0.0, "query": float(len(A))}[z]
     return total / Z if Z > 0 else 0.0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.alignment import Alignment, SumOfMax, TopK, TopP
+from weft.alignment.base import LEAST_Z
 from weft.checks import check_count
 from weft.errors import UnsupportedCPUError, invalid
 from weft.types import Hits, TokenVectors
@@ -122,7 +123,7 @@ def score_ragged(
         min(threads, len(documents) + 1),  # more could find nothing to do
     )
     if mass is not None:
-        return _divide(out, mass)
+        return _divide(out, np.maximum(mass, LEAST_Z, out=mass, where=mass > 0))
     if chosen.z == "query":
         return _divide(out, queries.lengths.astype(np.float32)[:, None])
     return out

@@ -18,6 +18,11 @@ from weft.alignment.spec import Spec
 from weft.errors import invalid
 
 
+LEAST_Z = 1e-6
+"""A Z = ΣA above 0 counts as this much at least: saliences that all but vanish must neither blow up a score nor make
+its gradient, which has 1/Z², infinite."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Every query token against every document token of a batch: B queries, N documents.
@@ -66,7 +71,8 @@ class Alignment(Spec, ABC, family="alignment"):
     """Base of all alignments. A subclass is a frozen dataclass with `pairwise`, a `z` and what it cites.
 
     `z` says what Z is: ``"one"`` leaves the sum as it is, ``"sum"`` divides by ΣA (ALIGNER eq. 1),
-    ``"query"`` by the number of query tokens (XTR eq. 1). Where Z is 0 nothing aligned and the score is 0.
+    ``"query"`` by the number of query tokens (XTR eq. 1). Where Z is 0 nothing aligned and the score is 0; a sum that
+    is all but 0 counts as `LEAST_Z`.
     """
 
     reference: ClassVar[str]
@@ -103,7 +109,8 @@ class Alignment(Spec, ABC, family="alignment"):
         """Return Z, shape (B, N), for the full alignment A (saliences included)."""
         xp = pairs.xp
         if self.divides_by == "sum":
-            return xp.sum(A, axis=(-2, -1))
+            total = xp.sum(A, axis=(-2, -1))
+            return xp.where((total > 0) & (total < LEAST_Z), xp.full_like(total, LEAST_Z), total)
         if self.divides_by == "query":
             n = xp.sum(pairs.indicator(pairs.query_mask), axis=-1)  # (B,)
             return xp.broadcast_to(n[:, None], A.shape[:2])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import Alignment, aligned, score
+from weft.alignment.base import LEAST_Z
 from weft.kernels import aligned_pairs, knows, score_ragged
 from weft.storage.segments.plan import Terms
 from weft.storage.segments.tops import similarities
@@ -53,6 +54,7 @@ def _weighed(pairs: Hits, query: TokenVectors, documents: TokenVectors, alignmen
         if documents.salience is not None:
             weight *= documents.salience[start + pairs.document_token]
     total = float(len(pairs)) if weight is None else float(weight.sum())
+    total = max(total, LEAST_Z) if total > 0 else total
     z = {"one": 1.0, "query": float(query.n_tokens), "sum": total}[alignment.divides_by]
     return Terms(Hits.trusted(**{**vars(pairs), "weight": weight}), z)
 
