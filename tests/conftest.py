@@ -17,7 +17,7 @@ def backend(request):
     """A function that turns a NumPy array into this backend's array, once per backend."""
     if request.param == "numpy":
         return lambda array: array
-    torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
+    torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft-search[torch]'")
     return torch.from_numpy
 
 
@@ -29,7 +29,7 @@ THINGS = ["cat", "dog", "bird", "fish", "tree", "river", "stone", "house", "boat
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory):
-    torch = pytest.importorskip("torch", reason="needs the train extra: pip install 'weft[train]'")
+    torch = pytest.importorskip("torch", reason="needs the train extra: pip install 'weft-search[train]'")
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("bert")

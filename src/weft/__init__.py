@@ -14,7 +14,7 @@ from weft.search import Index
 from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
-__version__ = _version("weft")
+__version__ = _version("weft-search")
 _renamed.install()
 
 __all__ = [

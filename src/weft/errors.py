@@ -85,9 +85,9 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     >>> raise missing_extra("torch", "torch", "training")
     Traceback (most recent call last):
     ...
-    weft.errors.MissingExtraError: training needs torch, which is not installed: pip install 'weft[torch]'
+    weft.errors.MissingExtraError: training needs torch, which is not installed: pip install 'weft-search[torch]'
     """
-    return MissingExtraError(f"{purpose} needs {package}, which is not installed: pip install 'weft[{extra}]'")
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed: pip install 'weft-search[{extra}]'")
 
 
 def first_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 for package in ("ir_measures", "scipy", "matplotlib", "bm25s"):
-    pytest.importorskip(package, reason="needs the eval extra: pip install 'weft[eval]'")
+    pytest.importorskip(package, reason="needs the eval extra: pip install 'weft-search[eval]'")
 
 WORDS = ["red", "planet", "mars", "sky", "blue", "rain", "fall", "quick", "fox", "lazy", "dog", "why"]
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft[generative]'")
-pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft-search[generative]'")
+pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.analysis.base import NeedsError
 from weft.analysis.experiments.exact_match import Rates

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-pytest.importorskip("torch", reason="needs the train extra: pip install 'weft[train]'")
-pytest.importorskip("datasets", reason="needs the train extra: pip install 'weft[train]'")
+pytest.importorskip("torch", reason="needs the train extra: pip install 'weft-search[train]'")
+pytest.importorskip("datasets", reason="needs the train extra: pip install 'weft-search[train]'")
 
 from weft.analysis.experiments import EXPERIMENTS
 from weft.cli.main import main

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="needs the train extra: pip install 'weft[train]'")
-pytest.importorskip("datasets", reason="needs the train extra: pip install 'weft[train]'")
+pytest.importorskip("torch", reason="needs the train extra: pip install 'weft-search[train]'")
+pytest.importorskip("datasets", reason="needs the train extra: pip install 'weft-search[train]'")
 
 from weft.analysis.lab import Lab, Options
 from weft.analysis.variants import train_variants

@@ -100,7 +100,7 @@ class TestFirstTime:
         assert info["encoder_fingerprint"] == light_models.SETTINGS.fingerprint
 
     def test_pages_of_a_pdf(self, notes, model, run):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft[files]'")
+        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
         from sources.made_files import pdf
 
         first, second = "the quick brown fox", "the sky is blue. " * 4

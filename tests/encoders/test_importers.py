@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
-pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip install 'weft[torch]'")
+torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft-search[torch]'")
+pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip install 'weft-search[torch]'")
 
 from encoders import checkpoints
 from weft import Encoder, WeftError

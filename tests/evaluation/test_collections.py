@@ -114,7 +114,7 @@ class TestIrDatasets:
             from_ir_datasets("boats")
 
     def test_unknown_names(self):
-        pytest.importorskip("ir_datasets", reason="needs the datasets extra: pip install 'weft[datasets]'")
+        pytest.importorskip("ir_datasets", reason="needs the datasets extra: pip install 'weft-search[datasets]'")
         with pytest.raises(DataError, match="'no/such' is no suite, no folder in BEIR's layout, and unknown"):
             find("no/such").load()
 

@@ -83,7 +83,7 @@ class TestRuns:
         ],
     )
     def test_mistakes(self, runs, run, monkeypatch, arguments, said):
-        pytest.importorskip("ir_datasets", reason="needs the datasets extra: pip install 'weft[datasets]'")
+        pytest.importorskip("ir_datasets", reason="needs the datasets extra: pip install 'weft-search[datasets]'")
         monkeypatch.chdir(runs)
         monkeypatch.delenv("WEFT_DATA", raising=False)
         code, out, err = run("evaluate", *arguments)

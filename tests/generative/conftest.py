@@ -10,7 +10,7 @@ SHAPE = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_kv": 8, "d_ff": 32}
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
+    pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft-search[generative]'")
     from weft.generative.checkpoints import train_tokenizer
 
     return train_tokenizer([" ".join(WORDS), "the of in , ."], 60)

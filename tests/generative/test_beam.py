@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft[generative]'")
+torch = pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import InvalidParameterError
 from weft.generative.beam import beam_search

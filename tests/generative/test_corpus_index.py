@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import InvalidParameterError
 from weft.generative.corpus_index import FMIndex, NGramIndex, States, TokenTextIndex

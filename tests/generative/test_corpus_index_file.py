@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, NotAnIndexError, StorageError
 from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
@@ -167,5 +167,5 @@ def test_missing_extra(monkeypatch):
     from weft.errors import MissingExtraError
 
     monkeypatch.setitem(__import__("sys").modules, "pydivsufsort", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'weft\[generative\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'weft-search\[generative\]'"):
         build(TokenTextIndex)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import DataError, InvalidParameterError
 from weft.generative.corpus import Corpus, Pair, read_data, write_collection

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("sklearn", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("sklearn", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import InvalidParameterError
 from weft.generative.identifiers import DigitVocabulary, cluster_digits, lsa_vectors, title_prefixes

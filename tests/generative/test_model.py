@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft[generative]'")
+torch = pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import CheckpointError, DataError, InvalidParameterError
 from weft.generative.checkpoints import load_t5, new_t5, train_tokenizer

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
-pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft-search[generative]'")
+pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install 'weft-search[generative]'")
 import torch
 
 from weft.cli.main import main

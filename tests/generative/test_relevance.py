@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft-search[generative]'")
 import torch
 
 from weft.errors import DataError

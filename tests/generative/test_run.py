@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.cli.main import main
 from weft.errors import CheckpointError, DataError, IndexFormatError, WeftError

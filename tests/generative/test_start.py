@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
-pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft[generative]'")
-pytest.importorskip("sklearn", reason="needs the generative extra: pip install 'weft[generative]'")
+pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft-search[torch]'")
+pytest.importorskip("transformers", reason="needs the generative extra: pip install 'weft-search[generative]'")
+pytest.importorskip("sklearn", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 import torch
 

@@ -24,6 +24,6 @@ def test_one_line_with_the_pip_command(monkeypatch, module, package, extra):
     with pytest.raises(weft.MissingExtraError) as raised:
         importlib.import_module(f"weft.integrations.{module}")
     assert str(raised.value).startswith(f"weft.integrations.{module} needs ")
-    assert str(raised.value).endswith(f"which is not installed: pip install 'weft[{extra}]'")
+    assert str(raised.value).endswith(f"which is not installed: pip install 'weft-search[{extra}]'")
     assert "\n" not in str(raised.value)
     assert isinstance(raised.value, ImportError)

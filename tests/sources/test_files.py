@@ -66,14 +66,14 @@ class TestTexts:
         assert document.text == text
 
     def test_html(self, tmp_path):
-        pytest.importorskip("bs4", reason="needs the files extra: pip install 'weft[files]'")
+        pytest.importorskip("bs4", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "a.html").write_text(HTML)
         (document,) = Reading(tmp_path).documents.values()
         assert document.metadata["title"] == "The fox"
         assert document.text == "Foxes\n\nThe quicker fox\njumps.\n\none\ntwo\n\na b\n\nx  =  1"
 
     def test_pdf(self, tmp_path):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft[files]'")
+        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "a.pdf").write_bytes(pdf("The quick fox\njumps over", "the lazy dog", title="Foxes"))
         reading = Reading(tmp_path)
         ((name, document),) = reading.documents.items()
@@ -83,7 +83,7 @@ class TestTexts:
         assert [page_of(document.text.index(word), starts) for word in ("quick", "over", "lazy")] == [1, 1, 2]
 
     def test_bad_pdfs(self, tmp_path):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft[files]'")
+        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "secret.pdf").write_bytes(pdf("hidden", password="x"))
         (tmp_path / "scan.pdf").write_bytes(pdf(""))
         (tmp_path / "torn.pdf").write_bytes(pdf("The quick fox")[:200])
@@ -94,7 +94,7 @@ class TestTexts:
         assert reading.reasons["torn.pdf"].startswith("not readable as pdf: ")
 
     def test_docx(self, tmp_path):
-        pytest.importorskip("docx", reason="needs the files extra: pip install 'weft[files]'")
+        pytest.importorskip("docx", reason="needs the files extra: pip install 'weft-search[files]'")
         docx(tmp_path / "a.docx", "The fox", "jumps.", title="Foxes", table=[["a", "b"], ["c", "d"]])
         (tmp_path / "bad.docx").write_bytes(b"PK\x03\x04 not really")
         reading = Reading(tmp_path)
@@ -117,7 +117,9 @@ class TestTexts:
         (tmp_path / name).write_bytes(b"x")
         (tmp_path / "b.txt").write_text("fine")
         reading = Reading(tmp_path)
-        assert reading.reasons[name].endswith(f"needs {package}, which is not installed: pip install 'weft[files]'")
+        assert reading.reasons[name].endswith(
+            f"needs {package}, which is not installed: pip install 'weft-search[files]'"
+        )
         assert reading.texts() == {"b.txt": "fine"}
 
 
@@ -287,7 +289,7 @@ class TestRecords:
         assert {name: d.text for name, d in reading.documents.items()} == {"d1": '"quoted or not', "d2": "plain"}
 
     def test_parquet(self, tmp_path):
-        pyarrow = pytest.importorskip("pyarrow", reason="needs the files extra: pip install 'weft[files]'")
+        pyarrow = pytest.importorskip("pyarrow", reason="needs the files extra: pip install 'weft-search[files]'")
         parquet = pytest.importorskip("pyarrow.parquet")
         day = datetime.date(2020, 5, 1)
         table = {"id": [1, 2], "content": ["one", "two"], "when": [day, None], "score": [float("nan"), 2.5]}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft[torch]'")
-pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip install 'weft[torch]'")
+torch = pytest.importorskip("torch", reason="needs the torch extra: pip install 'weft-search[torch]'")
+pytest.importorskip("sentence_transformers", reason="needs the torch extra: pip install 'weft-search[torch]'")
 
 from weft.encoders.whole_text import WholeTextProjection
 from weft.training.projection import CENTRE, Moments, begin_whole_text

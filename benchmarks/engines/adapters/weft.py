@@ -25,7 +25,7 @@ def forget(mapped: np.memmap) -> None:
 class Engine(Adapter):
     """weft."""
 
-    packages = ("weft",)
+    packages = ("weft-search",)
     bits = 8
     ten: tuple[Effort, ...] = (
         (6, 32, 30),

@@ -19,7 +19,7 @@ from weft import Index, TokenVectors
 class Engine(Adapter):
     """weft."""
 
-    packages = ("weft",)
+    packages = ("weft-search",)
     cpu = staticmethod(time.thread_time)  # a search runs in the calling thread; merges go on in another
 
     def create(self, folder: Path) -> None:

@@ -71,7 +71,7 @@ def describe(experiment: Experiment, lab: Lab, command: str) -> dict[str, Any]:
         ],
         "document_length": options.length,
         "seed": options.seed,
-        "versions": {name: version(name) for name in ("weft", "numpy")} | {"python": platform.python_version()},
+        "versions": {name: version(name) for name in ("weft-search", "numpy")} | {"python": platform.python_version()},
     }
 
 

@@ -66,7 +66,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"weft {version('weft')}")
+        typer.echo(f"weft {version('weft-search')}")
         raise typer.Exit
 
 

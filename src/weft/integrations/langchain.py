@@ -1,4 +1,4 @@
-"""A LangChain retriever: ``pip install 'weft[langchain]'``."""
+"""A LangChain retriever: ``pip install 'weft-search[langchain]'``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever: ``pip install 'weft[llama-index]'``."""
+"""A LlamaIndex retriever: ``pip install 'weft-search[llama-index]'``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From the bytes of a file to its text and title.
 
-Parsers of HTML, PDF and Word files are loaded when first needed: ``pip install 'weft[files]'``.
+Parsers of HTML, PDF and Word files are loaded when first needed: ``pip install 'weft-search[files]'``.
 """
 
 from __future__ import annotations
