@@ -1,4 +1,4 @@
-"""A PyTerrier transformer: ``pip install 'weft-search[pyterrier]'``. It needs no Java: only PyTerrier's own indexes do."""
+"""A PyTerrier transformer: ``pip install 'weft-search[pyterrier]'``. It needs no Java; only PyTerrier's indexes do."""
 
 from __future__ import annotations
 
