@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from weft.explain import Explanation
     from weft.storage.check import Report
 
+_OF_MODEL = "model_alignment"
+"""The setting that keeps what the model of an index was trained for, whatever the index searches by since."""
+
 
 class Match(NamedTuple):
     """A document that was found."""
@@ -118,6 +121,10 @@ class TextIndex:
             salience_weighs=encoder.salience_weighs,
             model=model_reference(model),
         )
+        if encoder.alignment:  # what the model was trained for
+            with index.committing() as catalogue:
+                for key in ("alignment", _OF_MODEL):
+                    catalogue.set(key, encoder.alignment)
         return cls(index, encoder)
 
     @cached_property
@@ -247,8 +254,11 @@ class TextIndex:
         self.index.remember_model(model_reference(str(model)))
 
     def remember_alignment(self, alignment: str | None) -> None:
-        """Keep an alignment for searches that name none; None goes back to the sum of max."""
-        self.index.remember_alignment(ALIGNMENT if alignment is None else alignment)
+        """Keep an alignment for searches that name none; None goes back to the model's own, or the sum of max."""
+        if alignment is None:
+            with self.index.reading_catalogue() as catalogue:
+                alignment = catalogue.settings().get(_OF_MODEL, ALIGNMENT)
+        self.index.remember_alignment(alignment)
 
     # -- reading -------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,13 @@ QrelsOption = Annotated[
 ]
 
 
+class Rule(StrEnum):
+    """How an alignment is chosen."""
+
+    CAREFUL = "careful"
+    PAPER = "paper"
+
+
 def adapt(
     index: IndexPath,
     examples: Annotated[
@@ -31,14 +39,19 @@ def adapt(
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="Compare this one; may be repeated. By default the paper's nine."),
+        typer.Option("--alignment", "-a", help="Compare this one; may be repeated. By default the paper's."),
     ] = None,
-    certainty: Annotated[float, typer.Option(help="Change the alignment if it is so sure to be better.")] = 0.95,
+    rule: Annotated[
+        Rule, typer.Option(help="careful: change on clear evidence alone; paper: take the best on the examples.")
+    ] = Rule.CAREFUL,
+    certainty: Annotated[
+        float | None, typer.Option(help="Change the alignment if it is so sure to be better.", show_default="0.95")
+    ] = None,
     candidates: Annotated[int, typer.Option(min=10, help="Documents of each query that are ranked anew.")] = 100,
     queries: QueriesOption = None,
     qrels: QrelsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be chosen.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was chosen: back to the sum of max.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was chosen: back to the model's own.")] = False,
     as_json: Json = False,
     model: Model = None,
 ) -> None:
@@ -46,8 +59,10 @@ def adapt(
 
     Documents are not encoded again: candidates that are already retrieved are ranked under each alignment. The
     choice becomes the index's own, which searches without --alignment take. It stays as it is where the examples are
-    no clear evidence.
+    no clear evidence, unless --rule paper takes the best one all the same.
     """
+    if rule is Rule.PAPER and certainty is not None:
+        raise DataError("--certainty is for --rule careful: the paper's rule takes the best on the examples")
     from weft.text_index import TextIndex
 
     with TextIndex.open(index, model=model) as opened:
@@ -57,7 +72,7 @@ def adapt(
             opened.remember_alignment(None)
             typer.echo(f"weft: {index} searches by {opened.index.alignment} again", err=True)
             return
-        from weft.evaluation.adaptation import ALIGNMENTS, choose
+        from weft.evaluation.adaptation import CERTAINTY, alignments_to_compare, best_on_examples, choose
         from weft.evaluation.indexes import Parents, score_examples
 
         texts, judged = _examples(examples, queries, qrels)
@@ -66,8 +81,12 @@ def adapt(
         if not names:
             raise DataError("no query has a judgement")
         tokens = opened.encoder.encode_query([texts[name] for name in names])
-        measured = score_examples(opened.index, tokens, names, judged, alignment or ALIGNMENTS, candidates=candidates)
-        choice = choose(measured, opened.index.alignment, certainty=certainty)
+        wanted = alignment or alignments_to_compare(tokens.salience is not None)
+        measured = score_examples(opened.index, tokens, names, judged, wanted, candidates=candidates)
+        if rule is Rule.PAPER:
+            choice = best_on_examples(measured, opened.index.alignment)
+        else:
+            choice = choose(measured, opened.index.alignment, certainty=CERTAINTY if certainty is None else certainty)
         if choice.changed and not dry_run:
             opened.remember_alignment(choice.alignment)
     if as_json:
@@ -96,13 +115,17 @@ def _examples(
 
 def _print(choice: Choice) -> None:
     width = max(len(option.alignment) for option in choice.options) + 2
-    typer.echo(typer.style(f"  {'alignment':{width}} nDCG@10   expected gain   certainty", dim=True))
+    careful = choice.rule == "careful"
+    heading = f"  {'alignment':{width}} nDCG@10   {'expected gain   certainty' if careful else 'difference'}"
+    typer.echo(typer.style(heading, dim=True))
     for option in choice.options:
         mark = "→" if option.alignment == choice.alignment else " "
         line = f"{mark} {option.alignment:{width}} {option.score:7.3f}"
         if option.alignment == choice.current:
             line += "   in use"
-        else:
+        elif careful:
             line += f"   {100 * option.gain:+9.1f} pts   {option.certainty:8.0%}"
+        else:
+            line += f"   {100 * option.gain:+6.1f} pts"
         typer.echo(line)
     typer.echo(choice.reason)

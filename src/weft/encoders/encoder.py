@@ -48,6 +48,9 @@ class Encoder:
         Whether texts come with saliences.
     salience_weighs : bool
         Whether its saliences weigh scores, or only tell which tokens may be left out.
+    alignment : str
+        What an index of its vectors searches by unless told otherwise: what the model was trained for, "" if that is
+        not known.
     """
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
@@ -137,6 +140,10 @@ class Encoder:
     @property
     def salience_weighs(self) -> bool:
         return self.settings.salience_weighs
+
+    @property
+    def alignment(self) -> str:
+        return self.settings.alignment
 
     weights = Renamed("salience_weighs")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft.encoders.backend import Backend
 from weft.encoders.hub import download
 from weft.encoders.light import is_light_folder, read_light_folder
+from weft.encoders.own_alignment import read_own_alignment
 from weft.encoders.settings import Settings
 from weft.errors import CheckpointError, first_line, invalid, missing_extra
 
@@ -73,6 +75,7 @@ def load(
     # A folder's place says nothing elsewhere: an exported model remembers only its name.
     source = Path(name).name if Path(name).exists() else name
     settings = describe(model, Path(name).name, {"source": source, "layout": layout})
+    settings = dataclasses.replace(settings, alignment=read_own_alignment(folder))
     return settings, plain_tokenizer(model), TorchBackend(model, settings)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.alignment import Gate
+from weft.alignment import Alignment, Gate
 from weft.checks import check_count
 from weft.errors import CheckpointError, WeftError, invalid
 
@@ -118,6 +118,8 @@ class Settings:
         Whether its saliences weigh scores (ALIGNER eq. 2), or only tell which tokens may be left out.
     labels : mapping
         What explanations call tokens whose vectors stand for something else than the token.
+    alignment : str
+        What an index of the model's vectors searches by unless told otherwise; "" for the sum of max.
     """
 
     name: str
@@ -132,9 +134,12 @@ class Settings:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     salience_weighs: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
+    alignment: str = ""
 
     def __post_init__(self) -> None:
         check_count(self.dim, "dim", "Settings")
+        if self.alignment:
+            Alignment.parse(self.alignment)
         if self.precision not in PRECISIONS:
             raise invalid("precision", "Settings", f"one of {PRECISIONS}", self.precision)
 

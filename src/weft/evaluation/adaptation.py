@@ -37,7 +37,8 @@ ALIGNMENTS = (
     *(f"top-k:{k}" for k in (2, 4, 6, 8)),
     *(f"top-p:{p}" for p in (0.005, 0.01, 0.015, 0.02)),
 )
-"""The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}; k = 1 ranks as the sum of max does."""
+"""The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}. Without saliences k = 1 ranks as the sum of max does; see
+`alignments_to_compare`."""
 CERTAINTY = 0.95
 """So sure must one be that an alternative is better."""
 AGREEMENT = 0.7
@@ -47,6 +48,20 @@ BLUR = 0.3
 """Ranks are blurred as if scores had noise of this much of their standard deviation."""
 BLURRED = 20
 """That of the best so many documents."""
+
+
+def alignments_to_compare(salience: bool) -> tuple[str, ...]:
+    """Return the paper's alignments for a model with or without saliences that weigh.
+
+    With them top-k:1, whose Z is the saliences of the pairs, ranks otherwise than the sum of max, whose Z is 1.
+
+    Examples
+    --------
+    >>> alignments_to_compare(salience=True)[:3]
+    ('sum-of-max', 'top-k:1', 'top-k:2')
+    """
+    first, *rest = ALIGNMENTS
+    return (first, "top-k:1", *rest) if salience else ALIGNMENTS
 
 
 class Prior(NamedTuple):
@@ -89,6 +104,8 @@ class Choice:
     examples: int
     needed: float
     """The certainty that was asked for."""
+    rule: str = "careful"
+    """``"careful"`` (`choose`) or ``"paper"`` (`best_on_examples`)."""
 
     @property
     def changed(self) -> bool:
@@ -108,6 +125,11 @@ class Choice:
         """One sentence for people."""
         of = f"{self.examples} example" + ("" if self.examples == 1 else "s")
         best = self.best
+        if self.rule == "paper":
+            now = next(option.score for option in self.options if option.alignment == self.current)
+            if not self.changed:
+                return f"{self.current} stays: nothing scores better on the {of} than its {now:.3f}"
+            return f"{best.alignment} scores best on the {of}: {best.score:.3f}, {self.current} has {now:.3f}"
         if self.changed:
             return (
                 f"{best.alignment} is better than {self.current} with a certainty of {best.certainty:.0%} "
@@ -236,7 +258,7 @@ def best_on_examples(examples: Evidence | Values, current: str) -> Choice:
     top = max(option.score for option in options)
     equals = [option.alignment for option in options if option.score >= top - 1e-12]
     chosen = current if current in equals else equals[0]
-    return Choice(chosen, current, options, len(ndcg[current]), 0.5)
+    return Choice(chosen, current, options, len(ndcg[current]), 0.5, "paper")
 
 
 def _agreed(d: NDArray[np.float64]) -> bool:

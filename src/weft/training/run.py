@@ -26,6 +26,7 @@ from tqdm import tqdm
 from transformers import TrainerState, set_seed
 
 from weft.encoders import Encoder
+from weft.encoders.own_alignment import write_own_alignment
 from weft.encoders.torch_backend import prompt_of
 from weft.errors import DataError, first_line
 from weft.training.data import Row, Source, mining_corpus, read
@@ -88,6 +89,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         with open(output / "log.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
         run.model.save_pretrained(str(output / "model"))
+        write_own_alignment(output / "model", recipe.loss.alignment)
     return output / "model"
 
 
