@@ -206,6 +206,7 @@ private:
         data_.centroids = static_cast<int64_t>(list_starts_.shape(0)) - 1;
         check_starts(cell_starts_, data_.centroids, "cell_starts must rise from 0 to the number of centroids");
         require(bytes % (weft::kBlock * data_.dim) == 0, "centroids must come in blocks of 8");
+        require(bytes / data_.dim <= INT32_MAX, "a segment has at most 2^31 - 1 centroids, its blocks filled up");
         check_starts(cell_blocks_, bytes / (weft::kBlock * data_.dim), "cell_blocks must rise from 0 to the number of blocks");
         const int32_t *starts = cell_starts_.data(), *blocks = cell_blocks_.data();
         for (int64_t c = 0; c < cells; ++c)

@@ -18,7 +18,7 @@ namespace {
 class Descriptor {
 public:
     explicit Descriptor(const char* path) {
-        do number_ = ::open(path, O_RDONLY | O_CLOEXEC);
+        do number_ = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not hang it
         while (number_ < 0 && errno == EINTR);
         if (number_ < 0) fail(errno);
     }
@@ -39,6 +39,7 @@ MappedFile::MappedFile(const char* path) {
     struct stat status;
     if (::fstat(file.number(), &status) != 0) fail(errno);
     if (S_ISDIR(status.st_mode)) fail(EISDIR);  // mmap would only say that there is no such device
+    if (!S_ISREG(status.st_mode)) fail(EINVAL);
     if (status.st_size == 0) throw std::invalid_argument("an empty file cannot be mapped");
     if (static_cast<uint64_t>(status.st_size) > SIZE_MAX) fail(EFBIG);
     size_ = static_cast<size_t>(status.st_size);

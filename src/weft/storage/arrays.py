@@ -36,10 +36,14 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.errors import CorruptIndexError
+from weft.storage.folder import check_file
 
 MAGIC = b"WEFTSEG\x01"
 ALIGN = 64
 BLOCK = 1 << 16
+LEAST_BLOCK = 1 << 12
+"""The smallest block that is read."""
+MOST_DIMENSIONS = 3
 _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
 
@@ -140,10 +144,18 @@ class Arrays:
 
     ``arrays[name]`` is a view of the map: reading it before `verify` answers from unchecked bytes, so callers name
     what they are about to read.
+
+    Parameters
+    ----------
+    path : Path
+    trusted : bool
+        This process has just written the file: what it summed then need not be summed again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, trusted: bool = False) -> None:
         self.path = path
+        self.trusted = trusted
+        check_file(path)
         try:
             self._file = _native.MappedFile(path)  # unlike an mmap, it keeps no descriptor open
         except FileNotFoundError:
@@ -170,10 +182,11 @@ class Arrays:
             header = json.loads(text)
             self.info: dict[str, Any] = dict(header["info"])
             self._block, self._end = int(header["block"]), int(header["end"])
-            if not (self._block > 0 and self._data_start <= self._end <= size):
+            # Sums of smaller blocks than we write would be many times the file.
+            if not (LEAST_BLOCK <= self._block <= size + BLOCK and self._data_start <= self._end <= size):
                 raise ValueError("block or end")
             self._places = {name: self._place(*entry) for name, entry in header["arrays"].items()}
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise self._corrupt(f"header does not describe a segment ({error})") from None
         blocks = -(-(self._end - self._data_start) // self._block)
         if size != self._end + 4 * blocks + 4:
@@ -182,20 +195,28 @@ class Arrays:
         if zlib.crc32(listed) != struct.unpack("<I", view[self._end + 4 * blocks :])[0]:
             raise self._corrupt("checksum of the list of checksums")
         self._sums = np.frombuffer(listed, "<u4")
-        self._verified = np.zeros(blocks, dtype=bool)
+        self._verified = np.full(blocks, self.trusted)
 
     def _place(
         self, dtype: str, shape: list[int], start: int, nbytes: int
     ) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
         # Nothing is allocated or read from a shape that the file's own length does not bear out.
-        if not all(isinstance(n, int) and n >= 0 for n in (*shape, start, nbytes)):
+        if len(shape) > MOST_DIMENSIONS or not all(
+            type(n) is int and 0 <= n < 1 << 48 for n in (*shape, start, nbytes)
+        ):
             raise ValueError("shape")
+        if start % ALIGN:
+            raise ValueError("an array that does not begin at a multiple of 64")
         if math.prod(shape) * _DTYPES[dtype].itemsize != nbytes or not self._data_start <= start <= self._end - nbytes:
             raise ValueError("place of an array")
         return _DTYPES[dtype], tuple(shape), start, nbytes
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
+
+    def kind(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Return an array's type and shape."""
+        return self._places[name][:2]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         dtype, shape, start, _ = self._places[name]
@@ -230,6 +251,12 @@ class Arrays:
         last = (begin + stops[some] * row - 1 - self._data_start) // self._block
         if len(first):
             longest = int((last - first).max()) + 1
+            if longest * len(first) > 4096 + 4 * len(self._sums):  # one long among many: count cover
+                edges = np.zeros(len(self._sums) + 1, np.int64)
+                np.add.at(edges, first, 1)
+                np.add.at(edges, last + 1, -1)
+                self._verify_blocks(np.flatnonzero(np.cumsum(edges[:-1]) > 0))
+                return
             spread = np.minimum(first[:, None] + np.arange(longest), last[:, None])
             if not self._verified[spread].all():
                 self._verify_blocks(np.unique(spread))

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import IndexFormatError, IndexStateError, NotAnIndexError
+from weft.errors import CorruptIndexError, IndexFormatError, IndexStateError, NotAnIndexError
 from weft.storage import schema
 from weft.storage.database import FILE, UNAVAILABLE, connect, faults_named, primary_code, transaction
+from weft.storage.folder import check_folder, is_segment_name
 from weft.types import PASSAGE_SEPARATOR, Document
 
 _MARKS = 500
@@ -69,9 +70,8 @@ class Catalogue:
     @classmethod
     def open(cls, folder: Path) -> Catalogue:
         """Open an existing database, refusing what is no index and formats that are not known."""
-        if not (folder / FILE).is_file():
-            raise NotAnIndexError(f"no index at {folder}: there is no {FILE} in it")
         with faults_named(folder):
+            check_folder(folder)
             db = connect(folder)
             try:
                 version = schema.version(db)
@@ -94,6 +94,11 @@ class Catalogue:
     def close(self) -> None:
         """Close the connection."""
         self._db.close()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction or a snapshot is under way."""
+        return self._db.in_transaction
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -150,7 +155,11 @@ class Catalogue:
     def segments(self) -> list[SegmentRow]:
         """Return the live segments, oldest first."""
         columns = "segment, file, documents, tokens, first"
-        return [SegmentRow(*row) for row in self._all(f"SELECT {columns} FROM segments ORDER BY segment")]
+        rows = [SegmentRow(*row) for row in self._all(f"SELECT {columns} FROM segments ORDER BY segment")]
+        for row in rows:
+            if not is_segment_name(row.file):  # nothing outside the folder is ever opened or removed
+                raise CorruptIndexError(f"{self.file}: damaged: it names a segment {row.file!r}, as weft does not")
+        return rows
 
     def tombstones(self, after: int = 0) -> tuple[NDArray[np.int64], int]:
         """Return the numbers of documents that no longer count, those buried since `after`; and what to say next time.

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.segments import Segment, open_segment
+from weft.storage.folder import SEGMENTS, segment_files
+from weft.storage.segments import Segment, in_parts, open_segment
 from weft.storage.store import Store
-from weft.storage.views import ATTEMPTS, SEGMENTS
+from weft.storage.views import ATTEMPTS
 
 _LISTED = 10
 
@@ -53,7 +54,7 @@ def check(store: Store) -> Report:
             with catalogue.snapshot():
                 generation, rows = catalogue.generation(), catalogue.segments()
                 # A file written meanwhile is no leftover: list them before asking which are named.
-                there = sorted(path.name for path in (store.folder / SEGMENTS).iterdir())
+                there = [path.name for path in segment_files(store.folder)]
                 opened = [_open(store, row) for row in rows]
                 if (
                     any(isinstance(s, CorruptIndexError) for s in opened)
@@ -89,6 +90,7 @@ def _segment_problems(store: Store, row: SegmentRow, segment: Segment | CorruptI
         return
     try:
         segment.verify()
+        segment.warm()  # all that a search would refuse
         for name, stored, found in (
             ("documents", row.documents, len(segment)),
             ("tokens", row.tokens, segment.n_tokens),
@@ -96,6 +98,11 @@ def _segment_problems(store: Store, row: SegmentRow, segment: Segment | CorruptI
         ):
             if stored != found:
                 yield f"{segment.path}: has {found} {name}, the catalogue says {stored}"
+        if not segment.coded:
+            for part in in_parts(segment, np.arange(len(segment))):
+                if not bool(np.isfinite(segment.select(part).values).all()):
+                    yield f"{segment.path}: damaged: vectors that are not finite"
+                    return
     except CorruptIndexError as error:
         yield str(error)
 

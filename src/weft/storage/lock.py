@@ -1,40 +1,99 @@
-"""One writer at a time: an advisory lock on a file of the index, released by the system if the process dies."""
+"""One writer at a time: an advisory lock on a file of the index, released by the system if the process dies.
+
+The lock belongs to the process that took it. A forked child gives up its copy at once: it could otherwise write beside
+its parent, and would keep others out after the parent is done.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from weft.errors import IndexLockedError
+from weft.errors import CorruptIndexError, IndexLockedError
+from weft.storage.folder import LOCK as FILE
 
-FILE = "writer.lock"
+_FIELD = 32
+"""Bytes of the process's number, and of the last commit's after it, each with spaces behind it."""
 
 
 class WriterLock:
     """Taken on construction, or `IndexLockedError` at once; never waits."""
 
     def __init__(self, folder: Path) -> None:
-        self._handle: int | None = os.open(folder / FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        self._handle: int | None = os.open(folder / FILE, flags, 0o644)
+        try:
+            found = os.fstat(self._handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise CorruptIndexError(f"{folder / FILE}: this is not a file, which weft never makes")
+            self._lock(folder)
+        except BaseException:
+            self._close()
+            raise
+        _held.add(self)
+        self._ours = found.st_nlink == 1  # a file with a second name may be somebody else's
+        self._write(os.getpid(), 0)
+
+    def _lock(self, folder: Path) -> None:
+        assert self._handle is not None
         try:
             _lock(self._handle)
         except OSError:
-            holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._handle)
-            self._handle = None
+            holder = os.pread(self._handle, _FIELD, 0).decode(errors="replace").strip()
             raise IndexLockedError(
-                f"the index at {folder} is being written by another writer (process {holder}); "
-                "wait for it to finish, or close it"
+                f"the index at {folder} is being written by another writer "
+                f"(process {holder if holder.isdecimal() else 'unknown'}); wait for it to finish, or close it"
             ) from None
-        with suppress(OSError):  # only for the message above; a full disk is no reason to keep others out for ever
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+
+    def mark(self, generation: int) -> None:
+        """Note the last commit, after it: what the catalogue has forgotten of it later was damaged (`last_mark`)."""
+        self._write(generation, _FIELD)
+
+    def _write(self, number: int, at: int) -> None:
+        # Without it the index is as good: a full disk is no reason to keep writers out.
+        with suppress(OSError):
+            if self._ours and self._handle is not None:
+                os.pwrite(self._handle, b"%-*d\n" % (_FIELD - 1, number), at)
 
     def release(self) -> None:
         """Let the next writer in."""
         if self._handle is not None:
-            os.close(self._handle)  # closing the file gives the lock up
+            _unlock(self._handle)  # closing alone would not do while a child that was forked has the file open
+            self._close()
+
+    def _close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
             self._handle = None
+
+
+def last_mark(folder: Path) -> int:
+    """Return the number of a commit that this index is known to have had; 0 if none is.
+
+    It is written after the commit and without an fsync: it may be late, after a power cut say, but never early.
+    """
+    try:
+        with open(folder / FILE, "rb") as file:
+            found = file.read(2 * _FIELD)[_FIELD:].strip()
+    except OSError:
+        return 0
+    return int(found) if found.isdigit() else 0
+
+
+_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child: close our copies, which leaves the parent's locks alone."""
+    for lock in list(_held):
+        lock._close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _lock(handle: int) -> None:
@@ -46,3 +105,11 @@ def _lock(handle: int) -> None:
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
     else:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock(handle: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows gives it up when the file is closed
+        return
+    fcntl.flock(handle, fcntl.LOCK_UN)

@@ -21,7 +21,7 @@ from weft.errors import invalid
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.codecs.base import Codec
-from weft.storage.merging import Sized, budget, choose
+from weft.storage.merging import LARGE, Sized, budget, choose
 from weft.storage.segments.pieces import Kept
 from weft.storage.segments.writing import write_segment
 from weft.storage.views import LiveSegment, View
@@ -35,10 +35,12 @@ CODED_TOKENS = 50_000
 CODED_SHARE = 8
 """In an index of twice that, this part of it is enough: many small segments scored whole would cost too much."""
 THREADS = 2
-LARGE = 100_000
-"""Tokens of a merge that is large: there is one such at a time, and smaller ones go on beside it."""
 LAG = 8
-"""With this many segments more than the policy allows, those being merged included, the writer itself merges."""
+"""With this many segments more than the policy allows, those being merged included, the writer itself merges,"""
+LENT = CODED_TOKENS // CODED_SHARE
+"""as long as what comes of it has fewer tokens than this, which takes a few milliseconds."""
+FREE = 6
+"""So many segments may gather beside those being merged."""
 _log = logging.getLogger(__name__)
 
 
@@ -96,12 +98,12 @@ class Merger:
             if group is not None:
                 self._start(group)
         # Where threads cannot keep up, the writer lends a hand with what is small, or waits: it must not run away.
-        while self._too_many() and not self._stopping:
-            group = self._claim(most=LARGE)
+        while (excess := self._excess()) > LAG and not self._stopping:
+            group = self._claim(most=LENT)
             if group is not None:
                 if not self._do(group):
                     return
-            elif not self._await_small():
+            elif excess <= 2 * LAG or not self._await_small():
                 return
 
     def _start(self, group: list[LiveSegment]) -> None:
@@ -154,10 +156,10 @@ class Merger:
     # -- what ----------------------------------------------------------------------------------------
 
     def _claim(self, most: int | None = None) -> list[LiveSegment] | None:
-        """Return segments to merge next, now claimed; None if none is due. `most` bounds their tokens, each."""
+        """Return segments to merge next, now claimed; None if none is due. `most` bounds their tokens."""
         with self._changed:
             with self._store.view() as view:
-                if any(_size(group) > LARGE for group in self._busy):
+                if most is None and any(_size(group) > LARGE for group in self._busy):
                     most = LARGE  # one large merge at a time
                 group = due(view, self._busy, most)
             if group is None:
@@ -167,9 +169,10 @@ class Merger:
             self._busy.append(group)
             return group
 
-    def _too_many(self) -> bool:
+    def _excess(self) -> float:
+        """By how many segments there are more than the policy allows."""
         with self._store.view() as view:
-            return len(view.segments) > LAG + budget(view.documents)
+            return len(view.segments) - budget(view.documents)
 
     def _await_small(self) -> bool:
         """Wait for a small merge under way; False if there is none."""
@@ -237,6 +240,7 @@ class Merger:
             others = [s.segment for s in view.segments]
         with store.new_file() as path:
             write_segment(path, parts, codec, numbers=numbers, others=others)
+            store.adopt(path)
             self.written_bytes += path.stat().st_size
             with store.committing() as catalogue:
                 catalogue.add_segment(path.name, len(numbers), tokens, int(numbers[0]))
@@ -248,15 +252,16 @@ class Merger:
 def due(view: View, busy: Sequence[Sequence[LiveSegment]] = (), most: int | None = None) -> list[LiveSegment] | None:
     """Return the segments of a state that should be merged next, None if all is well.
 
-    Those that are being merged already (`busy`) count as one for each merge. With `most`, only segments that have no
-    more tokens than that are looked at.
+    Those that are being merged already (`busy`) count, for they are searched until it is done; but however many they
+    are, a few may gather beside them. With `most`, the merge has no more tokens than that, about.
     """
     taken = {s.number for group in busy for s in group}
-    count = len(view.segments) - len(taken) + len(busy)
     free = [s for s in view.segments if s.number not in taken and (most is None or s.segment.n_tokens <= most)]
+    elsewhere = len(view.segments) - len(free)
+    count = len(free) + min(elsewhere, max(int(budget(view.documents)) - FREE, 0)) if busy else len(view.segments)
     for group in kinds(free).values():
         sized = [Sized(s.number, int(s.segment.n_tokens * share(s)) + s.allowed.number, 1 - share(s)) for s in group]
-        chosen = choose(sized, view.documents, count)
+        chosen = choose(sized, view.documents, count, most)
         if chosen is not None:
             return [s for s in group if s.number in set(chosen)]
     return None

@@ -18,6 +18,10 @@ DEAD = 1 / 3
 """A segment of which more than this share is deleted is written anew."""
 SMALL = 10_000
 """… unless it is as small as this and will soon be merged with others anyway."""
+LARGE = 100_000
+"""Tokens of a merge that is large: there is one such at a time, and smaller ones go on beside it."""
+FAN_IN = 10
+"""A large merge takes at most this many segments: until it is done they all count, and more join them."""
 FAVOUR_SMALL = 0.05
 """How much smaller merges are preferred: the exponent of their size."""
 
@@ -43,7 +47,9 @@ def budget(documents: int) -> float:
     return BASE + float(np.log2(max(documents, 2)))
 
 
-def choose(segments: Sequence[Sized], documents: int, count: int | None = None) -> list[int] | None:
+def choose(
+    segments: Sequence[Sized], documents: int, count: int | None = None, most: int | None = None
+) -> list[int] | None:
     """Return the keys of the segments to merge next, None if there are few enough and little in them is dead.
 
     Parameters
@@ -54,6 +60,8 @@ def choose(segments: Sequence[Sized], documents: int, count: int | None = None) 
         Live documents of the whole index.
     count : int, optional
         Segments of the whole index, where there are others.
+    most : int, optional
+        Tokens of the largest merge wanted.
 
     Examples
     --------
@@ -63,7 +71,8 @@ def choose(segments: Sequence[Sized], documents: int, count: int | None = None) 
     >>> choose([Sized(7, 50_000, 0.5), Sized(8, 50_000, 0.1)], 100)
     [7]
     """
-    worn = [s for s in segments if s.dead >= 1 or (s.dead > DEAD and s.live > SMALL)]
+    bound = np.inf if most is None else most
+    worn = [s for s in segments if s.dead >= 1 or (s.dead > DEAD and SMALL < s.live <= bound)]
     if worn:
         return [max(worn, key=lambda s: s.dead).key]
     if len(segments) < 2 or (len(segments) if count is None else count) <= budget(documents):
@@ -76,5 +85,9 @@ def choose(segments: Sequence[Sized], documents: int, count: int | None = None) 
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(sums > sizes[None, :], sizes[None, :] / sums * sums**FAVOUR_SMALL, np.inf)
     cost[np.tril_indices(len(sizes))] = np.inf
+    width = np.arange(len(sizes))[None, :] - np.arange(len(sizes))[:, None] + 1
+    cost[(sums > bound) | ((sums > LARGE) & (width > FAN_IN))] = np.inf
     first, last = np.unravel_index(int(np.argmin(cost)), cost.shape)
+    if not np.isfinite(cost[first, last]):
+        return None
     return sorted(s.key for s in ordered[first : last + 1])

@@ -22,18 +22,20 @@ from numpy.typing import NDArray
 from weft._renamed import Renamed, renamed_keywords
 from weft.checks import check_fraction
 from weft.errors import IndexExistsError, IndexFormatError, invalid
+from weft.storage import forking
 from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.database import FILE, faults_named
 from weft.storage.documents import checked
+from weft.storage.folder import SEGMENTS, segment_files
 from weft.storage.lock import WriterLock
 from weft.storage.merger import Merger, codec_for
 from weft.storage.operations import Addition, Operation, commit, new_segments
 from weft.storage.pruning import prune
 from weft.storage.segments import Segment, StoredTokens
 from weft.storage.segments.writing import write_segment
-from weft.storage.views import SEGMENTS, View, Views
+from weft.storage.views import View, Views
 from weft.storage.writer import Writer
 from weft.types import Document, TokenVectors
 
@@ -67,6 +69,7 @@ class Store:
         self._tidy = False
         self._new: set[str] = set()  # files that are being written
         self._doubtful: set[str] = set()  # those of them that a failed commit may have named
+        forking.register(self)
 
     # -- opening and closing -------------------------------------------------------------------------
 
@@ -174,6 +177,8 @@ class Store:
 
     def close(self) -> None:
         """Release the files and the writer's lock, after the merge under way; a second call does nothing."""
+        if self._views.forked:  # all of it is the parent's: its threads, its connections, its lock
+            return
         self.merging.stop()
         with self._write_guard:
             self._views.close()
@@ -183,6 +188,17 @@ class Store:
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
+
+    def let_go(self) -> None:
+        """Close the connections that are not in use, before a fork; they are opened again when they are needed."""
+        self._views.let_go()
+        if self._write_guard.acquire(blocking=False):
+            try:
+                if self._own is not None and not self._own.in_transaction:
+                    self._own.close()
+                    self._own = None
+            finally:
+                self._write_guard.release()
 
     def __enter__(self) -> Self:
         return self
@@ -228,6 +244,10 @@ class Store:
         """Return what is stored of a document's tokens beside their vectors, or None: no model is needed for it."""
         place = self._place(id)
         return None if place is None else place[0].reading(int(place[1][0]))
+
+    def check_process(self) -> None:
+        """Refuse to go on in a child that was forked after the index was opened."""
+        self._views.check_process()
 
     def _place(self, id: str) -> tuple[Segment, NDArray[np.int64]] | None:  # noqa: A002
         with self.view() as view, self.reading_catalogue() as catalogue:
@@ -285,6 +305,7 @@ class Store:
                 files.append(stack.enter_context(self.new_file()))
                 codec = None if flat else codec_for(segment.tokens, self.bits, there + segment.tokens)
                 write_segment(files[-1], segment.pieces, codec)
+                self.adopt(files[-1])
             with self.committing() as catalogue:
                 deleted = commit(catalogue, operations, segments, files)
             self.merging.count(files)
@@ -307,6 +328,7 @@ class Store:
 
     def wait(self) -> None:
         """Return when no merge is due any more (with ``merge="background"``); at once if this store has not written."""
+        self._views.check_process()
         if self._lock is not None:  # without it, what we merge another may be merging too
             self.merging.wait()
 
@@ -335,12 +357,16 @@ class Store:
             try:
                 with self._own.transaction():
                     yield self._own
+                    generation = self._own.generation() + 1
+                if self._lock is not None:
+                    self._lock.mark(generation)
             except BaseException:
                 self._doubtful |= self._new
                 raise
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        self._views.check_process()
         with self._write_guard, faults_named(self.folder):
             self._views.check_open()
             if self._lock is None:
@@ -371,6 +397,7 @@ class Store:
             with faults_named(self.folder):
                 yield path
         except BaseException:
+            self._views.disown(path.name)
             if path.name in self._doubtful:  # the commit that failed may still stand in SQLite's log: see `_writing`
                 with self._write_guard:
                     self._new.discard(path.name)
@@ -383,11 +410,15 @@ class Store:
             self._new.discard(path.name)
             self._doubtful.discard(path.name)
 
+    def adopt(self, path: Path) -> None:
+        """Have a segment ready for searches that was just written and will be committed next."""
+        self._views.adopt(path)
+
     def _leftovers(self) -> list[Path]:
         """Return files that no committed state names: from a crash, or forgotten by a merge."""
         assert self._own is not None
         named = {row.file for row in self._own.segments()} | self._new
-        return [path for path in (self.folder / SEGMENTS).iterdir() if path.name not in named]
+        return [path for path in segment_files(self.folder) if path.name not in named]
 
     def _collect_leftovers(self) -> None:
         try:

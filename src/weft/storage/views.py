@@ -6,6 +6,7 @@ and the masks of what counts are loaded once for each state, and shared.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError, IndexStateError
 from weft.storage.catalogue import Catalogue
 from weft.storage.database import faults_named
+from weft.storage.folder import SEGMENTS
 from weft.storage.segments import Allowed, Segment, open_segment
 
-SEGMENTS = "segments"
 ATTEMPTS = 8
 """How often a state is looked up anew whose files a merge has just removed."""
 
@@ -77,13 +78,27 @@ class Views:
         self._pool = [catalogue]
         self._pool_guard = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         self._local = threading.local()
         self._loading = threading.Lock()
         self._latest: View | None = None
         self._dead = np.zeros(0, np.int64)  # numbers of deleted documents, ascending
         self._seen = 0  # the last burial among them
+        self._adopted: dict[str, Segment] = {}
 
     # -- connections ---------------------------------------------------------------------------------
+
+    @property
+    def forked(self) -> bool:
+        """True in a child that was forked after the index was opened."""
+        return os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child: SQLite's connections, the writer's lock and threads are the parent's."""
+        if self.forked:
+            raise IndexStateError(
+                f"the index at {self.folder} was opened before this process was forked; open it again in this process"
+            )
 
     def check_open(self) -> None:
         """Refuse to go on with an index that was closed."""
@@ -93,6 +108,7 @@ class Views:
     @contextmanager
     def reading(self) -> Iterator[Catalogue]:
         """Hold one committed state of the catalogue, without its segments; inside a view, that one."""
+        self.check_process()
         held: _Held | None = getattr(self._local, "held", None)
         if held is not None:
             yield held.catalogue
@@ -120,6 +136,13 @@ class Views:
                 return
         catalogue.close()
 
+    def let_go(self) -> None:
+        """Close the connections that are not in use."""
+        with self._pool_guard:
+            for catalogue in self._pool:
+                catalogue.close()
+            self._pool.clear()
+
     def close(self) -> None:
         """Close the connections; those in use are closed when their readers are done."""
         with self._pool_guard:
@@ -134,6 +157,7 @@ class Views:
     @contextmanager
     def view(self) -> Iterator[View]:
         """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
+        self.check_process()
         held: _Held | None = getattr(self._local, "held", None)
         if held is not None and held.view is not None:
             yield held.view
@@ -175,6 +199,20 @@ class Views:
                     self._latest = latest = self._load(catalogue, generation)
         return latest
 
+    def adopt(self, path: Path) -> None:
+        """Take in a segment that this process has just written, before a commit names it.
+
+        Its first search, which may come a moment after the commit, then finds it open and ready, and does not sum
+        bytes that were summed while they were written.
+        """
+        segment = open_segment(path, trusted=True)
+        segment.warm()
+        self._adopted[path.name] = segment
+
+    def disown(self, name: str) -> None:
+        """Forget a segment that was not committed after all."""
+        self._adopted.pop(name, None)
+
     def _load(self, catalogue: Catalogue, generation: int) -> View:
         known = {s.number: s for s in self._latest.segments} if self._latest is not None else {}
         rows = catalogue.segments()
@@ -185,7 +223,10 @@ class Views:
         for row in rows:
             old = known.get(row.segment)
             if old is None:
-                segment = open_segment(self.folder / SEGMENTS / row.file, row.first)
+                segment = self._adopted.pop(row.file, None)
+                if segment is None:
+                    segment = open_segment(self.folder / SEGMENTS / row.file)
+                segment.first = row.first
                 loaded.append(LiveSegment(row.segment, segment, _without(np.ones(len(segment), bool), segment, dead)))
                 continue
             live = _without(old.live, old.segment, fresh)

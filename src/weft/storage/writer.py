@@ -132,6 +132,7 @@ class Writer:
         return group.documents >= self._most[0] or group.bytes >= self._most[1]
 
     def _check(self) -> None:
+        self._store.check_process()
         if self._error is not None:
             raise self._error
 

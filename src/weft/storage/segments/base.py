@@ -53,9 +53,9 @@ class Segment(ABC):
             self.offsets: NDArray[np.int64] = stored["offsets"]
             self.dim = int(stored.info["dim"])
             self.dtype = np.dtype(stored.info["dtype"])
-            self._first = first
+            self.first = first
             sound = self._sound()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptIndexError(f"{stored.path}: damaged: it is not a segment ({error})") from None
         if not sound:
             raise CorruptIndexError(f"{stored.path}: damaged: its arrays do not fit together")
@@ -70,6 +70,7 @@ class Segment(ABC):
             and offsets[0] == 0
             and bool((offsets[1:] >= offsets[:-1]).all())
             and self.dtype in (np.float16, np.float32)
+            and 1 <= self.dim <= 65536
             and all(stored[name].shape == (self.n_tokens,) for name in self.columns)
             and ("documents" not in stored or stored["documents"].shape == (len(self),))
         )
@@ -118,7 +119,7 @@ class Segment(ABC):
     def numbers(self) -> NDArray[np.int64]:
         """(N,) the catalogue's numbers of the documents."""
         if "documents" not in self._arrays:
-            return self._first + np.arange(len(self))
+            return self.first + np.arange(len(self))
         self._arrays.verify("documents")
         return self._arrays["documents"]
 
@@ -231,6 +232,10 @@ class Segment(ABC):
         return None
 
     # -- looking after it ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def warm(self) -> None:
+        """Make now what the first search would have to make."""
 
     def release(self) -> None:
         """Give back the memory of what was read so far."""

@@ -26,6 +26,7 @@ from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Terms
 from weft.storage.segments.sample import Sample, take_sample
 from weft.storage.segments.terms import aligned_terms, floor_terms, max_pairs, score_documents
 from weft.storage.segments.tops import LEAST_RANK, Top
+from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
 CELLS = 12
@@ -108,7 +109,7 @@ class CodedSegment(Segment):
 
     def codebook(self) -> Codebook | None:
         """Return the codebook that other documents can be coded with, if it is stored."""
-        self._verify_probed()
+        _ = self._engine  # which checks that the lists name documents
         return self._codec.codebook(self._arrays, self.trained)
 
     # -- vectors -------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class CodedSegment(Segment):
 
     @cached_property
     def _rotation(self) -> Floats:
-        self._arrays.verify("rotation")
+        self._verify_probed()
         return self._arrays["rotation"]
 
     @cached_property
@@ -166,6 +167,7 @@ class CodedSegment(Segment):
         for name in (*self._codec.required, *self._codec.optional):
             if name in self._arrays:
                 self._arrays.verify(name)
+        check_codes(self._arrays)
 
     @cached_property
     def _engine(self) -> _native.Engine:
@@ -175,10 +177,13 @@ class CodedSegment(Segment):
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CorruptIndexError(f"{self.path}: damaged: its codes do not fit together ({error})") from None
 
+    def warm(self) -> None:
+        _ = self._engine, self._rotation_key, self._checked
+
     @cached_property
     def _checked(self) -> dict[str, NDArray[np.bool_]]:
         """For codes and for sketches, (N,): documents whose checksums were verified, so that it is asked only once."""
-        return {name: np.zeros(len(self), dtype=bool) for name in ("codes", "sketches")}
+        return {name: np.full(len(self), self._arrays.trusted) for name in ("codes", "sketches")}
 
     def _verify_documents(self, name: str, listed: NDArray[np.int32]) -> None:
         checked = self._checked[name]

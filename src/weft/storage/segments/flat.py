@@ -43,6 +43,9 @@ class FlatSegment(Segment):
     def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
         return encode(self.rotated(ordinals, matrix), scale)
 
+    def warm(self) -> None:
+        _ = self._whole
+
     # -- searching -----------------------------------------------------------------------------------
 
     def search(self, query: TokenVectors, plan: Plan, allowed: Allowed, bar: Bar) -> Found:  # noqa: ARG002
