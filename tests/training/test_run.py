@@ -11,7 +11,7 @@ pytest.importorskip("sentence_transformers")
 
 from safetensors.torch import load_file, save_file
 
-from weft import Encoder
+from weft import Encoder, TextIndex
 from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import CheckpointError, DataError
@@ -75,6 +75,23 @@ def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
     assert not torch.equal(heads[0].document.weight, torch.zeros(1, 16))
     assert model[0].document_length == 16
     assert model.encode_document("red cat").shape[1] == 8
+
+
+@pytest.mark.parametrize(
+    ("trained", "searched"),
+    [("top-k:1", "top-k:1"), ("sum-of-max,z=query", "sum-of-max,z=query"), ("xtr-in-batch:8", "xtr")],
+)
+def test_the_model_keeps_the_alignment_it_was_trained_with(recipe, tmp_path, trained, searched):
+    """An index of a model trained with top-k:1 and saliences was searched by the sum of max."""
+    folder = train(recipe(loss={"alignment": trained}, training={"steps": 1}), progress=False)
+    assert Encoder.load(folder).alignment == searched
+    with TextIndex.open(tmp_path / "own.weft", create=True, model=folder) as index:
+        index.add({"a": "red cat", "b": "blue bird round"})
+        assert index.index.alignment == searched
+        assert index.search("red")[0].score == pytest.approx(index.search("red", alignment=searched)[0].score)
+    (folder / "weft_alignment.json").write_text('{"search": "top"}')
+    with pytest.raises(CheckpointError, match=r"weft_alignment.json does not name an alignment"):
+        Encoder.load(folder)
 
 
 def test_resumes_to_the_same_losses(recipe):
