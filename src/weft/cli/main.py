@@ -30,6 +30,7 @@ from weft.cli import (
     index,
     info,
     search,
+    serve,
     train,
 )
 from weft.errors import WeftError
@@ -47,6 +48,7 @@ app.command("demo")(demo.demo)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("explain")(explain.explain)
+app.command("serve")(serve.serve)
 app.command("add")(add.add)
 app.command("delete")(delete.delete)
 app.command("get")(get.get)
