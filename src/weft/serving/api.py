@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -85,6 +85,8 @@ class Server:
         self.metrics = Metrics(self.pool, self.indexes)
         self.rate = RateLimit(self.limits.rate)
         self.ready = False
+        self.announce: Callable[[], None] = lambda: None
+        """Called once searches are answered."""
         self.page = Page() if page else None
         self._router = Router(
             [
@@ -120,6 +122,7 @@ class Server:
         for served in self.indexes.values():
             served.load()
         self.ready = True
+        self.announce()
 
     def close(self) -> None:
         """Finish what was begun, write what waits, close the indexes."""

@@ -106,17 +106,15 @@ def run(server: Server, listener: socket.socket, *, ready: Callable[[str], None]
     host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
-    class Told(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if ready is not None:
-                ready(address)
+    if ready is not None:
+        server.announce = lambda: ready(address)
 
+    class Calm(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets)
             self._captured_signals.clear()  # it was asked to stop and did: that is no failure
 
-    Told(config).run(sockets=[listener])
+    Calm(config).run(sockets=[listener])
 
 
 def log_as_json(level: int = logging.INFO) -> None:
