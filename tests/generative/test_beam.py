@@ -116,6 +116,29 @@ def test_clusters_say_the_tokens_they_belong_to(tokenizer):
     assert set(found.keys) == {*itertools.product([2, 4], [5, 6, 7]), (3,)}
 
 
+def test_variants_of_one_identifier_do_not_fill_the_beam(tokenizer):
+    """A narrow beam of a decoder with three clusters a token: every hypothesis says something else."""
+    torch.manual_seed(4)
+    identifiers = [list(i) for i in itertools.product([5, 6, 7], [8, 9])]
+    token_of = np.concatenate([[-1, -1], np.repeat(np.arange(5, 10), 3)])
+    table = torch.randn(len(token_of), 16)
+    model = GenerativeModel(new_t5(30, SHAPE), tokenizer, table=table, frozen_table=True).eval()
+    trie = ClusterTrie(Trie(identifiers), token_of)
+    for query in QUERIES:
+        (plain,) = beam_search(model, [query], trie, beams=6, end=1)
+        (merged,) = beam_search(model, [query], trie, beams=6, end=1, says=token_of)
+        said = [tuple(token_of[list(key)].tolist()) for key in merged.keys]
+        assert sorted(said) == sorted(map(tuple, identifiers))  # all six, each once
+        assert len({tuple(token_of[list(key)].tolist()) for key in plain.keys}) < 6
+        # The score is that of the very clusters decoded, and of the best of each step's.
+        for key, log_p in merged.keys.items():
+            with torch.no_grad():
+                loss = model([query], [[*key, 1]])
+            assert log_p == pytest.approx(-3 * loss.item(), abs=1e-4)
+        (every,) = beam_search(model, [query], trie, beams=1000, end=1)
+        assert next(iter(merged.keys.values())) <= next(iter(every.keys.values())) + 1e-5
+
+
 def test_a_model_without_the_tokens_of_the_index_is_refused(model):
     with pytest.raises(InvalidParameterError, match=r"token 40, but the model's decoder has 12 tokens"):
         next(iter(beam_search(model, QUERIES, Trie([[40]]))))

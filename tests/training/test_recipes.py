@@ -50,6 +50,8 @@ def test_mistakes(changes, message):
         ("model", {"query_gate": "lp:5", "document_gate": "lp:0.4"}),
         ("model", {"dim": 0}),
         ("loss", {"alignment": "top-q:3"}),
+        ("loss", {"alignment": "xtr:100"}),  # searches a corpus: xtr-in-batch trains
+        ("loss", {"alignment": "attention"}),
         ("loss", {"scale": -1.0}),
         ("loss", {"teacher": "base"}),
         ("training", {"batch_size": 1}),

@@ -1,6 +1,7 @@
 """Whole training runs of a tiny model: they learn, they resume to the same losses, frozen layers change nothing."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -133,6 +134,12 @@ def test_a_finished_run_takes_no_further_step(recipe):
     assert set(losses(folder)) == {1, 2, 3}
 
 
+@pytest.mark.parametrize("projection", ["pca", "random"])
+def test_more_dimensions_than_the_base_has_are_refused(recipe, projection):
+    with pytest.raises(DataError, match=r"model.dim must be at most 16, the width of .*; got 4000"):
+        check(recipe(model={"dim": 4000, "projection": projection}))
+
+
 def test_a_random_projection_is_the_seed_s(recipe):
     models = [assemble(recipe(model={"projection": "random"}, training={"seed": s})).model for s in (3, 3, 4)]
     a, b, c = (dict(model.named_parameters())["2.linear.weight"] for model in models)
@@ -146,7 +153,9 @@ def test_distillation_needs_somebody_to_learn_from(recipe, tmp_path):
     rows = [{"query": f"red {x}", "positive": f"a red {x}", "scores": [1.0]} for x in ("cat", "dog", "tree", "car")]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     scored = {"path": str(tmp_path / "rows.jsonl"), "format": "jsonl"}
-    assert "loss" in check(recipe(loss={"distillation": 0.5}, data=scored))[-2]
+    *_, loss, memory, _ = check(recipe(loss={"distillation": 0.5}, data=scored))
+    assert loss.startswith("loss")
+    assert re.fullmatch(r"memory +0.00 GiB for the scores of 4 queries with 4 documents", memory)
 
 
 def test_a_base_s_markers_are_trained_with(recipe, tmp_path, monkeypatch):

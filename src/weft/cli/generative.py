@@ -29,6 +29,7 @@ from weft.errors import DataError, missing_extra
 
 if TYPE_CHECKING:
     from weft.explain.snippet import Fragment
+    from weft.generative.answers import DecodedRanking
     from weft.generative.retriever import Retriever
     from weft.sources.find import Skipped
     from weft.types import Document, Ranking
@@ -107,8 +108,12 @@ def search(
     k: Top = 10,
     beams: Annotated[int, typer.Option(min=1, help="Hypotheses kept while decoding.")] = 15,
     scoring: Annotated[
-        str, typer.Option(help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).")
-    ] = "log-odds",
+        str | None,
+        typer.Option(
+            help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).",
+            show_default="log-odds",
+        ),
+    ] = None,
     queries: QueryFile = None,
     json_: Json = False,
     tsv: Tsv = False,
@@ -195,9 +200,11 @@ def _shown(retriever: Retriever, ranking: Ranking, rank: int) -> tuple[Document,
     return document, pieces
 
 
-def _as_json(retriever: Retriever, ranking: Ranking, asked: Any) -> str:
+def _as_json(retriever: Retriever, ranking: DecodedRanking, asked: Any) -> str:
     results = [
-        json_result(rank, result, *_shown(retriever, ranking, rank - 1)) for rank, result in enumerate(ranking, 1)
+        json_result(rank, result, *_shown(retriever, ranking, rank - 1))
+        | {"said": [{"text": one.text, "score": one.score} for one in ranking.said[rank - 1]]}
+        for rank, result in enumerate(ranking, 1)
     ]
     row = {
         "schema": "weft.generative.search/1",

@@ -78,6 +78,7 @@ def beam_search(
     beams: int = 15,
     length: int = 10,
     end: int | None = None,
+    says: NDArray[np.int64] | None = None,
     batch_size: int = 16,
 ) -> Iterator[Decoded]:
     """Decode identifiers for queries, in their order.
@@ -95,6 +96,9 @@ def beam_search(
     end : int, optional
         The token that ends an identifier: a complete prefix becomes a key with log p of `end` added. Without it every
         complete prefix is a key as it is (n-grams).
+    says : array of int64, shape (V,), optional
+        What each token of the decoder stands for, where several stand for one (the clusters of NP-decoding). Of
+        hypotheses that say the same the best stays: variants of one identifier must not fill the beam.
     batch_size : int
         Queries decoded at a time.
     """
@@ -103,7 +107,7 @@ def beam_search(
             raise invalid(name, "beam_search", "an integer >= 1", value)
     for start in range(0, len(ids), batch_size):
         with torch.inference_mode():
-            found = _batch(model, ids[start : start + batch_size], constraint, beams, length, end)
+            found = _batch(model, ids[start : start + batch_size], constraint, beams, length, end, says)
         yield from found
 
 
@@ -114,6 +118,7 @@ def _batch(
     width: int,
     length: int,
     end: int | None,
+    says: NDArray[np.int64] | None,
 ) -> list[Decoded]:
     n = len(ids)
     decoder = Decoder(model, ids)
@@ -129,6 +134,9 @@ def _batch(
         _check_tokens(tokens, model.vocabulary)
         rows = np.repeat(np.arange(len(owner)), np.diff(offsets))
         candidates = score[rows] + log_p[rows, tokens]
+        if says is not None:
+            kept = _best_said(rows, says[tokens], candidates)
+            rows, tokens, candidates = rows[kept], tokens[kept], candidates[kept]
         best = _best_of_each(candidates, owner[rows], n, width)
         if not len(best):
             break
@@ -148,6 +156,17 @@ def _batch(
                 keys[owner[row]][prefixes[row]] = float(score[row] + log_p[row, end])
     ordered = [dict(sorted(found.items(), key=lambda item: -item[1])) for found in keys]
     return [Decoded(found, unigrams[query]) for query, found in enumerate(ordered)]
+
+
+def _best_said(rows: NDArray[np.int64], said: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the positions of the best among the candidates of each row that say the same, ascending.
+
+    Rows of one query say different things already, so no two of them can come to say the same.
+    """
+    order = np.lexsort((-scores, said, rows))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (rows[order][1:] != rows[order][:-1]) | (said[order][1:] != said[order][:-1])
+    return np.sort(order[first])
 
 
 def _best_of_each(scores: NDArray[np.float64], owner: NDArray[np.int64], n: int, width: int) -> NDArray[np.int64]:

@@ -37,12 +37,13 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
             raise CheckpointError(f"{str(path)!r} is a {config.model_type}; generative retrieval here reads T5 models")
         config.tie_word_embeddings = bool(config.scale_decoder_outputs)
         config.use_cache = True
-        t5, info = T5ForConditionalGeneration.from_pretrained(
+        loaded: Any = T5ForConditionalGeneration.from_pretrained(
             path, config=config, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"no T5 in {str(path)!r}: {' '.join(str(error).split())[:300]}") from None
-    missing = set(info["missing_keys"])
+    t5: T5ForConditionalGeneration = loaded[0]
+    missing = set(loaded[1]["missing_keys"])
     for stack in ("encoder", "decoder"):
         name, part = f"{stack}.embed_tokens.weight", getattr(t5, stack)
         if name in missing or torch.equal(part.embed_tokens.weight, t5.shared.weight):

@@ -188,6 +188,8 @@ class GenerativeModel(nn.Module):
         """Open a folder written by `save`."""
         folder = Path(folder)
         settings = read_settings(folder)
+        if cls is GenerativeModel and settings.get("method") == "multi-vector":
+            raise CheckpointError(f"{str(folder)!r} is a multi-vector model: it decodes nothing (weft index --model)")
         t5, tokenizer = load_t5(folder), load_tokenizer(folder)
         shape = settings.pop("pawa", None)
         frozen = settings.pop("frozen_table", None)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from weft.alignment import Alignment
 from weft.alignment.base import Pairs
 from weft.alignment.scoring import relevance
+from weft.encoders.own_alignment import write_own_alignment
 from weft.errors import CheckpointError
 from weft.generative.corpus import Corpus
 from weft.generative.examples import EOS, Example, Texts
@@ -88,9 +89,10 @@ class MultiVectorModel(GenerativeModel):
         return nn.functional.cross_entropy(scores.masked_fill(again, -torch.inf), torch.arange(len(targets)))
 
     def save(self, folder: str | Path) -> None:
-        """Write the folder of a `GenerativeModel` with the projection beside it."""
+        """Write the folder of a `GenerativeModel` with the projection beside it; `Encoder.load` reads it, too."""
         super().save(folder)
         save_file({"weight": self.projection.weight.detach().contiguous()}, Path(folder) / PROJECTION)
+        write_own_alignment(folder, self.alignment)
 
     @classmethod
     def load(cls, folder: str | Path) -> MultiVectorModel:

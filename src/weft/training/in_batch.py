@@ -108,7 +108,7 @@ def memory(queries: int, n: int, documents: int, m: int, k: int, dim: int) -> in
     Examples
     --------
     >>> round(memory(256, 64, 512, 256, k=128, dim=128) / 2**30, 1)  # the paper's batch
-    0.6
+    0.5
     """
     rows, tokens = queries * n, documents * m
     finding = 3 * 4 * min(AT_ONCE, rows * tokens)
