@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from weft.errors import CorruptIndexError, StorageError, WeftError
-from weft.storage.folder import CATALOGUE as FILE
+from weft.storage.folder import CATALOGUE
+
+FILE = CATALOGUE
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
