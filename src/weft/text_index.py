@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from weft.encoders import Encoder
 from weft.encoders.loading import model_reference
 from weft.errors import CheckpointError, DataError, IndexFormatError, InvalidParameterError, NotAnIndexError, invalid
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, snippet
-from weft.ingest import Summary, own_metadata, text_source, update
+from weft.ingest import Summary, as_known, own_metadata, text_source, update
 from weft.search import Answer, Index, Searcher
-from weft.sources.files import Source, read_sources
-from weft.sources.find import Selection, find, name_of
+from weft.sources.files import LARGEST, Source, read_sources
+from weft.sources.find import STDIN, Found, Selection, find, name_of
 from weft.sources.records import Fields
-from weft.storage.database import FILE
 from weft.storage.families import family
 from weft.storage.filters import Filter
+from weft.storage.folder import CATALOGUE
 from weft.storage.store import ALIGNMENT
 from weft.types import Document
 
@@ -222,14 +222,55 @@ class TextIndex:
         """
         listed = [str(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
         summary = Summary()
-        found = find(listed, selection or Selection(), summary.skipped.append)
-        return self.add_sources(
-            read_sources(found, fields or Fields(), summary.skipped.append),
-            roots=[name_of(Path(path)) for path in listed] if sync else None,
+        return self.add_found(
+            find(listed, selection or Selection(), summary.skipped.append),
+            fields=fields,
+            roots=listed if sync else None,
             threads=threads,
             progress=progress,
-            total=sum(file.size for file in found) or None,
             summary=summary,
+        )
+
+    def add_found(
+        self,
+        found: Iterable[Found],
+        *,
+        fields: Fields | None = None,
+        roots: Iterable[str] | None = None,
+        stdin: IO[bytes] | None = None,
+        largest: int = LARGEST,
+        split: bool | None = None,
+        length: int | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        summary: Summary | None = None,
+    ) -> Summary:
+        """Add files that `weft.sources.find.find` found; a file that is there under another name keeps that name.
+
+        Parameters
+        ----------
+        found : iterable of Found
+        fields
+            As for `add_files`.
+        roots : iterable of str, optional
+            The paths that were given: remove documents whose files under them are gone.
+        stdin : binary stream, optional
+            What ``-`` stands for.
+        largest : int
+            Bytes of a single text at the most.
+        split, length, threads, progress, summary
+            As for `weft.ingest.update`.
+        """
+        files, made = as_known(self.index, found), summary or Summary()
+        return self.add_sources(
+            read_sources(files, fields or Fields(), made.skipped.append, stdin=stdin, largest=largest),
+            roots=None if roots is None else [path if path == STDIN else name_of(Path(path)) for path in roots],
+            split=split,
+            length=length,
+            threads=threads,
+            progress=progress,
+            total=sum(file.size for file in files) or None,
+            summary=made,
         )
 
     def add_sources(self, sources: Iterable[Source], **options: Any) -> Summary:
@@ -385,7 +426,7 @@ class TextIndex:
 
 def is_index(path: str | Path) -> bool:
     """Tell whether there is an index at a path."""
-    return (Path(path) / FILE).is_file()
+    return (Path(path) / CATALOGUE).is_file()
 
 
 def is_taken(path: str | Path) -> bool:

@@ -33,6 +33,7 @@ from weft.cli import (
     serve,
     train,
 )
+from weft.cli.opening import shown
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (WeftError, OSError) as error:
-        typer.echo(f"weft: {' '.join(str(error).split()) or type(error).__name__}", err=True)
+        typer.echo(f"weft: {shown(str(error)) or type(error).__name__}", err=True)
         return getattr(error, "exit_code", 1)
     if code == 130:
         typer.echo("weft: interrupted", err=True)
