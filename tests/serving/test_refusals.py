@@ -181,7 +181,13 @@ def test_keys_and_their_scopes(start, index, tmp_path):
     server = start(index, "--keys", file)
     look, pen, boss = (bearer(key) for key in ("looking-is-allowed", "writing-is-allowed", "administrating-too"))
     add = {"documents": [{"id": "k", "text": "Locks and keys."}]}
-    for headers in ({}, bearer("looking-is-allowe"), {"authorization": "Bearer"}, {"authorization": "Basic abc"}, bearer("\xff" * 20)):
+    for headers in (
+        {},
+        bearer("looking-is-allowe"),
+        {"authorization": "Bearer"},
+        {"authorization": "Basic abc"},
+        {"authorization": b"Bearer " + b"\xff" * 20},
+    ):
         refused(server.post(SEARCH, {"query": "a"}, headers=headers), 401, "key")
         refused(server.http.get("/metrics", headers=headers), 401)
         refused(server.http.get("/v1/indexes/unknown", headers=headers), 401)

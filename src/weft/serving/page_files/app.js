@@ -1,7 +1,7 @@
 // The page's state is its address: index, query, alignment and filters; everything else follows from it.
 
 import { api, key } from "./api.js";
-import { by, h, plural } from "./dom.js";
+import { by, h, plural, shades } from "./dom.js";
 import { filterOf } from "./filters.js";
 import { queryWords } from "./marks.js";
 import "./result.js";
@@ -98,10 +98,10 @@ function results(hits, context) {
     result.show(hit, place + 1, context);
     return h("li", {}, result);
   }));
-  const most = Math.max(...context.words.map((word) => word.salience), 0);
+  const shade = shades(context.words.map((word) => word.salience));
   by("words").replaceChildren(...context.words.map((word, number) => {
     const look = () => point(number);
-    const made = h("button", { type: "button", class: "word", "--s": most > 0 ? (word.salience / most).toFixed(3) : "0", title: word.salience ? `salience ${word.salience.toFixed(2)}` : "", onpointerenter: look, onfocus: look, onpointerleave: () => point(null), onblur: () => point(null) }, word.text);
+    const made = h("button", { type: "button", class: "word", "--s": shade(word.salience), title: word.salience ? `salience ${word.salience.toFixed(2)}` : "", onpointerenter: look, onfocus: look, onpointerleave: () => point(null), onblur: () => point(null) }, word.text);
     return made;
   }));
 }

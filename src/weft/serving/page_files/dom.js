@@ -24,4 +24,11 @@ export function slicer(text) {
   return (start, stop) => characters.slice(start, stop).join("");
 }
 
+// Where a value lies between the lowest and the highest, from 0.25 to 1: differences are to be seen.
+export function shades(values) {
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  return (value) => (high > low ? 0.25 + (0.75 * (value - low)) / (high - low) : high > 0 ? 1 : 0).toFixed(3);
+}
+
 export const lengthOf = (text) => Array.from(text).length;

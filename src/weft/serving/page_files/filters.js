@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const MOST_VALUES = 12;
+const MOST_VALUES = 8;
 const plain = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const words = new Set(["and", "or", "not", "in", "contains", "startswith", "exists", "missing", "true", "false", "null"]);
 

@@ -1,6 +1,6 @@
 // Texts with their matched words shaded, and the words of the query.
 
-import { h, lengthOf, slicer } from "./dom.js";
+import { h, lengthOf, shades, slicer } from "./dom.js";
 
 // Tokens that touch are pieces of one word.
 export function queryWords(query, tokens) {
@@ -25,7 +25,7 @@ export function queryWords(query, tokens) {
 
 export function marked(text, spans, words, from = 0, to = lengthOf(text)) {
   const slice = slicer(text);
-  const most = Math.max(...spans.map((span) => span.contribution), 0);
+  const shade = shades(spans.map((span) => span.contribution));
   const wordOf = (token) => words.findIndex((word) => word.tokens.includes(token));
   const parts = [];
   let at = from;
@@ -35,7 +35,7 @@ export function marked(text, spans, words, from = 0, to = lengthOf(text)) {
     parts.push(slice(at, span.start));
     const named = answered.map((number) => words[number].text).join(", ");
     parts.push(h("mark", {
-      "--a": (span.contribution / most).toFixed(3),
+      "--a": shade(span.contribution),
       "data-words": answered.join(" "),
       title: `${named ? `${named}: ` : ""}adds ${span.contribution.toFixed(3)}`,
     }, slice(span.start, span.stop)));

@@ -1,7 +1,7 @@
 // One result: title, score, how it moved, the passage with its matched words, and on request why it was found.
 
 import { api } from "./api.js";
-import { h, slicer } from "./dom.js";
+import { h, shades, slicer } from "./dom.js";
 import { bestWindow, marked, queryWords } from "./marks.js";
 
 const COLUMNS = 18;
@@ -100,9 +100,8 @@ function explained(explanation) {
   }
   const aligned = [...new Set([...cells.keys()].map((name) => Number(name.split(" ")[1])))];
   const columns = aligned.sort((a, b) => documentWords[b].contribution - documentWords[a].contribution).slice(0, COLUMNS).sort((a, b) => a - b);
-  const saliences = query.map((word) => word.salience);
-  const shade = (salience) => (Math.max(...saliences) > 0 ? (salience / Math.max(...saliences)).toFixed(3) : "0");
-  const most = Math.max(...[...cells.values()].map((cell) => cell.contribution), 0);
+  const shade = shades(query.map((word) => word.salience));
+  const heat = shades([...cells.values()].map((cell) => cell.contribution));
   const slice = slicer(explanation.document.text);
   const head = h("tr", {}, h("td"), ...columns.map((j) => h("th", { scope: "col" }, slice(documentWords[j].start, documentWords[j].stop))), h("th", { scope: "col" }, "sum"));
   const rows = query.map((word, i) => h("tr", {},
@@ -110,7 +109,7 @@ function explained(explanation) {
     ...columns.map((j) => {
       const cell = cells.get(`${i} ${j}`);
       if (!cell) return h("td");
-      return h("td", { class: "hot", "--a": most > 0 ? Math.max(cell.contribution / most, 0).toFixed(3) : "0", title: `similarity ${cell.similarity.toFixed(3)}, adds ${cell.contribution.toFixed(3)}` }, cell.contribution.toFixed(2));
+      return h("td", { class: "hot", "--a": heat(cell.contribution), title: `similarity ${cell.similarity.toFixed(3)}, adds ${cell.contribution.toFixed(3)}` }, cell.contribution.toFixed(2));
     }),
     h("td", { class: "sum" }, word.contribution.toFixed(2)),
   ));
