@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import sys
 
 import pytest
@@ -321,8 +322,11 @@ class TestRecords:
         (skipped,) = Reading(tmp_path, fields=Fields(text="nope")).skipped
         assert "no field 'nope', which --text-field names" in skipped.reason
 
-    def test_beir(self, beir_folder):
-        reading = Reading(beir_folder)
+    def test_beir(self, beir_folder, tmp_path):
+        folder = tmp_path / "collection"
+        shutil.copytree(beir_folder, folder)
+        (folder / "SOURCE.txt").write_text("where it comes from, which is no document of it")
+        reading = Reading(folder)
         assert reading.documents["d0"].text == "red the cat . red cat , stone"
         assert len(reading.documents) == 63
         assert not reading.skipped

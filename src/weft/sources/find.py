@@ -163,7 +163,7 @@ class _Walk:
             corpus = next((c for c in ("corpus.jsonl", "corpus.jsonl.gz") if c in files), None)
             if corpus is not None and ("qrels" in folders or any(f.startswith("queries.jsonl") for f in files)):
                 folders[:] = [f for f in folders if f != "qrels"]  # judgements are not texts
-                files = [f for f in files if f == corpus or not f.startswith("queries.jsonl")]
+                files = [corpus]  # nor are queries, and what says where the collection comes from
             else:
                 corpus = None
             for file in sorted(files):
