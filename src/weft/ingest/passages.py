@@ -14,6 +14,7 @@ from weft.types import Document
 
 SECTION = 2**20
 """Characters that are split into passages at once: a tokenizer needs hundreds of bytes for each token of them."""
+_OF_PASSAGES = ("parent", "start", "stop", "page", "line", "heading")
 SMALL = 200
 """Functions and classes of fewer characters share a passage with the next."""
 
@@ -47,6 +48,26 @@ def place_of(passage: Document, layout: Extracted, split: bool) -> dict[str, Any
         if before and layout.headings[before - 1][1] != layout.title:
             found["heading"] = layout.headings[before - 1][1]
     return found
+
+
+def whole(id: str, passages: Sequence[Document]) -> Document | None:  # noqa: A002
+    """Put a document together from its passages, in order; None if there are none.
+
+    Examples
+    --------
+    >>> parts = as_documents(Document("a", "one two three"), [Passage(0, 7), Passage(4, 13)])
+    >>> whole("a", parts)
+    Document(id='a', text='one two three', metadata={})
+    """
+    if not passages:
+        return None
+    text = ""
+    for passage in passages:
+        start = int(passage.metadata.get("start", len(text)))
+        text += "\n" * max(start - len(text), 0)  # blank, and so of no passage
+        text += passage.text[len(text) - start :]
+    kept = {key: value for key, value in passages[0].metadata.items() if key not in _OF_PASSAGES}
+    return Document(id, text, kept)
 
 
 def _joints(cuts: Sequence[int], stop: int) -> list[int]:

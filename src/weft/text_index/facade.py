@@ -1,0 +1,311 @@
+"""`TextIndex`: an index with its encoder. Texts in, answers and their reasons out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+
+from weft.alignment import Alignment
+from weft.encoders import Encoder
+from weft.encoders.loading import model_reference
+from weft.errors import DataError, IndexStateError, InvalidParameterError, invalid
+from weft.explain.reading import explain_result
+from weft.explain.snippet import Fragment, snippet
+from weft.ingest import own_metadata, whole
+from weft.search import Answer, Index, Searcher
+from weft.search.encoder_of import check_encoder, load_encoder
+from weft.search.options import SearchOptions, VectorOptions
+from weft.storage.families import family
+from weft.storage.filters import Filter
+from weft.text_index.asynchronous import Asynchronous
+from weft.text_index.opening import is_taken, open_index
+from weft.text_index.writing import OF_MODEL, Writing
+from weft.types import Document
+
+if TYPE_CHECKING:
+    from weft.explain import Explanation
+    from weft.storage.check import Report
+
+
+EVERYTHING = '@id != ""'
+"""The filter that lets every document through."""
+
+
+class Match(NamedTuple):
+    """A document that was found."""
+
+    id: str
+    score: float
+    text: str
+    metadata: dict[str, Any]
+
+
+class TextIndex(Writing, Asynchronous):
+    """An index together with the encoder that it was made with. Make or open one with `TextIndex.open`.
+
+    The encoder is loaded when it is first needed: what reads or removes documents works without the model.
+
+    Parameters
+    ----------
+    index : Index
+    encoder : Encoder, optional
+        Refused if its vectors are not those of the index. By default the one that the index remembers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from weft import TextIndex
+    >>> with TextIndex.open(tempfile.mkdtemp(), create=True) as notes:  # doctest: +SKIP
+    ...     _ = notes.add({"mars": "Mars looks red because of the rust in its dust.", "sea": "Why the sea is salt."})
+    ...     [match.id for match in notes.search("the red planet", k=1)]
+    ['mars']
+    """
+
+    def __init__(self, index: Index, encoder: Encoder | None = None) -> None:
+        self._index: Index | None = index
+        if encoder is not None:
+            check_encoder(index, encoder)
+            self.encoder = encoder
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        create: bool = False,
+        model: str | Path | None = None,
+        bits: int = 8,
+        beta_d: float | None = None,
+        lock: bool = False,
+    ) -> Self:
+        """Open an index.
+
+        Parameters
+        ----------
+        path : path
+            The index's folder.
+        create : bool
+            Make it if it is not there.
+        model : str or Path, optional
+            A model's folder or name, loaded at once. By default the one that the index remembers, loaded when it is
+            needed; of a new index, the one that comes with weft.
+        bits, beta_d
+            Of a new index, as for `Index.create`.
+        lock : bool
+            Take the writer's lock now and keep it, before work that would be in vain without it.
+        """
+        path, wanted = Path(path), None if model is None else str(model)
+        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(open_index(path))
+        try:
+            if lock:
+                made.lock()
+            if wanted and "encoder" not in vars(made):
+                made.encoder = load_encoder(made.index, wanted)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    @classmethod
+    def _create(cls, path: Path, model: str | None, bits: int, beta_d: float | None) -> Self:
+        encoder = Encoder.load(model)
+        if beta_d is not None and not encoder.has_salience:
+            raise InvalidParameterError(f"beta_d must be left out: {encoder.name} has no saliences to choose tokens by")
+        index = Index.create(
+            path,
+            encoder.dim,
+            encoder_fingerprint=encoder.fingerprint,
+            bits=bits,
+            beta_d=beta_d,
+            salience_weighs=encoder.salience_weighs,
+            model=model_reference(model),
+        )
+        if encoder.alignment:  # what the model was trained for
+            with index.committing() as catalogue:
+                for key in ("alignment", OF_MODEL):
+                    catalogue.set(key, encoder.alignment)
+        return cls(index, encoder)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder of the index."""
+        return load_encoder(self.index)
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        """What searches the index by text."""
+        return Searcher(self.index, self.encoder)
+
+    @property
+    def index(self) -> Index:
+        """The index below; `IndexStateError` once this is closed."""
+        if self._index is None:
+            raise IndexStateError("the index is closed: open it again with TextIndex.open")
+        return self._index
+
+    def close(self) -> None:
+        """Close the index; a second call does nothing."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of all documents and passages, in the order of the ids."""
+        return iter(sorted(self.index.matching(EVERYTHING)))
+
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        return isinstance(id, str) and (id in self.index or bool(self.family(id)))
+
+    def __repr__(self) -> str:
+        if self._index is None:
+            return "TextIndex(closed)"
+        model = self.encoder.name if "encoder" in vars(self) else self.index.model or "the bundled model"
+        return f"TextIndex({str(self.index.folder)!r}, {len(self):,} passages, {model})"
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def view(self) -> AbstractContextManager[object]:
+        """Hold the newest committed state: what is read inside belongs together."""
+        return self.index.view()
+
+    def info(self) -> dict[str, Any]:
+        """Return sizes and settings: see `Index.info`."""
+        return self.index.info()
+
+    def check(self) -> Report:
+        """Verify every checksum and every cross-reference."""
+        return self.index.check()
+
+    def get(self, id: str) -> Document | None:  # noqa: A002
+        """Return the document or passage with this id, or None; a document that was split is put together again."""
+        found = self.index.get(id)
+        return whole(id, self.family(id)) if found is None else found
+
+    def family(self, id: str) -> list[Document]:  # noqa: A002
+        """Return the document with this id, if it is there whole, and its passages, in order."""
+        return family(self.index, id)
+
+    def matching(self, filter: Filter | str) -> list[str]:  # noqa: A002
+        """Return the ids of all documents that a filter lets through."""
+        return self.index.matching(filter)
+
+    def value_counts(
+        self,
+        filter: Filter | str | None = None,  # noqa: A002
+        most: int = 20,
+    ) -> dict[str, list[tuple[Any, int]]]:
+        """Return the commonest values of each metadata field: see `Index.value_counts`."""
+        return self.index.value_counts(filter, most)
+
+    def search(self, query: str, k: int = 10, **options: Unpack[SearchOptions]) -> list[Match]:
+        """Find the k most relevant documents; the options are those of `search_many`."""
+        if not isinstance(query, str):
+            raise invalid("query", "search", "a text (search_many takes several)", query)
+        (found,) = self.search_many([query], k, **options)
+        return found
+
+    def search_many(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[list[Match]]:
+        """Find the k most relevant documents for each query, all from one committed state.
+
+        Parameters
+        ----------
+        queries : sequence of str
+        k : int
+            How many documents at the most.
+        **options
+            ``alignment``, ``filter``, ``exact``, ``beta_q``, … of `Index.search`, and ``hybrid`` and ``weights`` of
+            `Searcher.search`.
+        """
+        if isinstance(queries, str):
+            raise invalid("queries", "search_many", "a sequence of texts (search takes one)", queries)
+        options.setdefault("hits", False)
+        with self.view():
+            found = self.answers(queries, k, **options) if len(queries) else []
+            return [list(self._matches(answer)) for answer in found]
+
+    def _matches(self, answer: Answer) -> Iterator[Match]:
+        for result in answer.ranking:
+            document = self.index.get(result.id)
+            assert document is not None
+            yield Match(result.id, result.score, document.text, own_metadata(document))
+
+    def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
+        """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
+        return self.searcher.search(queries, k, **options)
+
+    def snippet(self, answer: Answer, document: Document, **options: Unpack[VectorOptions]) -> list[Fragment]:
+        """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it."""
+        why = self.explain_answer(answer, document.id, **options) if answer.behind(document.id) else None
+        return [Fragment(document.text[:240], 0.0)] if why is None else snippet(why)
+
+    def explain(
+        self,
+        query: str,
+        k: int = 1,
+        *,
+        id: str | None = None,  # noqa: A002
+        alignment: Alignment | str | None = None,
+        **options: Unpack[VectorOptions],
+    ) -> list[Explanation]:
+        """Explain the k best documents for a query, or the passages of the document `id`, best first.
+
+        Parameters
+        ----------
+        query : str
+        k : int
+            How many documents at the most.
+        id : str, optional
+            A document, found or not; of one that was split, its k best passages.
+        **options
+            As for `search`, but for ``hybrid``: fused scores are not made of token pairs.
+
+        Returns
+        -------
+        list of Explanation
+            Each prints as text; `weft.explain.to_html` makes a page of them.
+        """
+        with self.view():
+            wanted = None
+            if id is not None:
+                wanted = [id] if id in self.index else [passage.id for passage in self.family(id)]
+                if not wanted:
+                    raise DataError(f"no document {id!r} in {self.index.folder}")
+            (answer,) = self.answers([query], k, alignment=alignment, **options)
+            ranks = {name: rank for rank, name in enumerate(answer.ranking.ids, 1)}
+            made = (
+                self.explain_answer(answer, name, ranks.get(name), **options)
+                for name in (answer.ranking.ids if wanted is None else wanted)
+            )
+            found = [explanation for explanation in made if explanation is not None]
+        if wanted is None:
+            return found
+        if not found:
+            xtr = str(answer.alignment).startswith("xtr")
+            why = "no query token retrieved one of its tokens" if xtr else "it has no tokens"
+            raise DataError(f"{id!r} has no score under {answer.alignment}: {why}")
+        return sorted(found, key=lambda explanation: -explanation.score)[:k]
+
+    def explain_answer(
+        self,
+        answer: Answer,
+        id: str,  # noqa: A002
+        rank: int | None = None,
+        **options: Unpack[VectorOptions],
+    ) -> Explanation | None:
+        """Explain one document's score for an answer's query, or return None where it has none.
+
+        Call it inside the `view` that searched, with the options of that search but for the alignment.
+        """
+        return explain_result(self.searcher, self.encoder, answer, id, rank, **options)
