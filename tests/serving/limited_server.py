@@ -7,7 +7,8 @@ from pathlib import Path
 from weft.serving.api import Server
 from weft.serving.keys import Keys
 from weft.serving.limits import Limits
-from weft.serving.running import listening, named, open_indexes, run
+from weft.serving.naming import listening, named, open_indexes
+from weft.serving.running import run
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])

@@ -8,7 +8,8 @@ import pytest
 
 from weft.errors import DataError, InvalidParameterError
 from weft.serving.keys import Keys
-from weft.serving.running import check_exposed, named
+from weft.serving.naming import named
+from weft.serving.running import check_exposed
 
 NOTES = "/v1/indexes/notes"
 SEARCH = f"{NOTES}/search"

@@ -29,6 +29,7 @@ from weft.cli import (
     get,
     index,
     info,
+    mcp,
     search,
     serve,
     train,
@@ -50,6 +51,7 @@ app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("explain")(explain.explain)
 app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.command("add")(add.add)
 app.command("delete")(delete.delete)
 app.command("get")(get.get)

@@ -50,9 +50,11 @@ def serve(
 
     Without keys only this machine can reach it. Ctrl-C or SIGTERM ends it: what was begun is answered first.
     """
+    from weft.serving.naming import named, open_indexes
+
     running = server_room()
     start(
-        running.open_indexes(running.named(indexes), model),
+        open_indexes(named(indexes), model),
         host=host,
         port=port,
         keys=keys,
@@ -90,13 +92,14 @@ def start(
         from weft.serving.api import Server
         from weft.serving.keys import Keys
         from weft.serving.limits import Limits
+        from weft.serving.naming import listening
 
         known = Keys.read(keys) if keys is not None else None
         if known is None and os.environ.get(ENVIRONMENT):
             known = Keys.parse(os.environ[ENVIRONMENT].replace(";", "\n").splitlines(), ENVIRONMENT)
         running.check_exposed(host, known)
         bounds = Limits(**limits)
-        listener = running.listening(host, port)
+        listener = listening(host, port)
     except BaseException:
         for texts in indexes.values():
             texts.close()

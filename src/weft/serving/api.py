@@ -23,6 +23,7 @@ from weft.serving.endpoints import Bodies, Endpoint, GoneError, send_json
 from weft.serving.keys import Key, Keys, RateLimit
 from weft.serving.limits import Limits
 from weft.serving.metrics import Metrics
+from weft.serving.naming import NAME
 from weft.serving.page import Page
 from weft.serving.pool import Pool
 from weft.serving.problems import TITLES, RefusedError, as_problem
@@ -30,8 +31,6 @@ from weft.serving.served import Served
 from weft.serving.telemetry import span
 from weft.text_index import TextIndex
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Index names; everything else is refused before it is looked up."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 _access = logging.getLogger("weft.serving.access")

@@ -2,82 +2,23 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from weft.errors import DataError, InvalidParameterError, WeftError, missing_extra
-from weft.text_index import TextIndex
+from weft.errors import InvalidParameterError, missing_extra
+from weft.serving.naming import CONNECTIONS, address_of, is_loopback
 
 try:
     import uvicorn
 except ImportError as error:
     raise missing_extra("uvicorn", "serve", "weft serve") from error
 
-from weft.serving.api import NAME, AccessFormatter, Server
+from weft.serving.api import AccessFormatter, Server
 from weft.serving.protocol import protocol
 
-CONNECTIONS = 2048
 DRAIN_SECONDS = 30
-
-
-def named(paths: list[Path]) -> dict[str, Path]:
-    """Return the indexes by the stem of their folders; refuse two of one name.
-
-    Examples
-    --------
-    >>> named([Path("data/notes.weft")])["notes"].name
-    'notes.weft'
-    """
-    found: dict[str, Path] = {}
-    for path in paths:
-        stem = path.resolve().name.removesuffix(".weft")
-        if not NAME.fullmatch(stem):
-            raise DataError(f"{path.name} has no name for an address: use letters, digits, '.', '_' and '-'")
-        if stem in found:
-            raise DataError(f"two indexes are called {stem}: serve one of them, or rename its folder")
-        found[stem] = path
-    return found
-
-
-def open_indexes(paths: Mapping[str, Path], model: str | None = None) -> dict[str, TextIndex]:
-    """Open the indexes, all or none."""
-    opened: dict[str, TextIndex] = {}
-    try:
-        for name, path in paths.items():
-            opened[name] = TextIndex.open(path, model=model)
-    except BaseException:
-        for texts in opened.values():
-            texts.close()
-        raise
-    return opened
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, or say in one line why it cannot."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(CONNECTIONS)
-    except OSError as error:
-        made.close()
-        raise WeftError(f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port") from None
-    return made
 
 
 def check_exposed(host: str, keys: object) -> None:
@@ -103,8 +44,7 @@ def run(server: Server, listener: socket.socket, *, ready: Callable[[str], None]
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = address_of(listener)
 
     if ready is not None:
         server.announce = lambda: ready(address)
