@@ -112,7 +112,6 @@ def test_asynchronous(index):
 
     summary, (one, many), document, deleted = asyncio.run(work())
     assert (summary.added, document.text, deleted) == (1, "the quick fox", 1)
-    assert one == [match for match in one if match.id == "fox"]
-    assert len(many) == 2
+    assert [len(found) for found in (one, *many)] == [1, 1, 1]
     with pytest.raises(WeftError):
         asyncio.run(index.asearch("a", filtr=1))

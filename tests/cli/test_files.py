@@ -52,8 +52,8 @@ class TestRows:
 
     def test_global_ids_that_clash_in_two_runs(self, tables, index):
         index("notes/a.csv", "--id-scope", "global")
-        code, counts, err = index("notes/b.csv", "--id-scope", "global")
-        assert (code, counts["clashes"]) == (1, 2)
+        code, _, err = index("notes/b.csv", "--id-scope", "global")
+        assert code == 1
         assert "the id '1' is that of notes/a.csv too" in err
         with TextIndex.open("n.weft") as opened:
             assert opened.get("1").text == "the fox"
@@ -168,7 +168,7 @@ def test_no_escape_reaches_the_terminal(notes, run, model, tmp_path):
 
 
 def test_get_is_exact_for_pipes_and_harmless_for_terminals(notes, run, model, session):
-    (notes / "a.txt").write_text(f"the fox {ESCAPE}")
+    (notes / "a.txt").write_text(f"the fox {ESCAPE}" + " and the dog" * 20)
     run("index", "notes/a.txt", "-o", "n.weft", "-m", model)
     assert f"the fox {ESCAPE}" in run("get", "n.weft", "notes/a.txt")[1]
     child = session("get", "n.weft", "notes/a.txt")

@@ -93,7 +93,7 @@ def search(
                     else:
                         out = console()
                         if many:
-                            out.print(shown(f"{one.id}  {one.text}"), style="bold underline")
+                            out.print(f"{shown(one.id)}  {shown(one.text)}", style="bold underline")
                         print_answer(opened, answer, settings, out)
                         if many:
                             out.print()

@@ -167,7 +167,8 @@ class _Run:
         if source.former:  # the same row under the other scope of ids
             old += [d for d in family(self.index, source.former) if self._is_former(d, source)]
         digest = self._digest(source)
-        current = [d for d in old if note_of(d, "hash") == digest and note_of(d, "source") == source.origin]
+        notes = {"hash": digest, "source": source.origin, "id": source.id}
+        current = [d for d in old if all(note_of(d, key) == value for key, value in notes.items())]
         if current and len(current) == note_of(current[0], "of"):
             self.summary.unchanged += 1
             stale = {d.id for d in old} - {d.id for d in current}

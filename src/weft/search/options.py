@@ -38,7 +38,6 @@ class SearchOptions(VectorOptions, total=False):
     weights: tuple[float, float] | None
 
 
-EFFORT_OPTIONS = EffortOptions.__optional_keys__
 SEARCH_OPTIONS = SearchOptions.__optional_keys__
 
 

@@ -11,7 +11,7 @@ from weft.errors import invalid
 from weft.search.hybrid import FUSIONS, fuse
 from weft.search.index import Index
 from weft.search.lexical import search_lexical
-from weft.search.options import EFFORT_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
+from weft.search.options import SEARCH_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
 from weft.types import Ranking, TokenVectors
@@ -104,7 +104,7 @@ class Searcher:
         weights : (float, float), optional
             What token vectors and BM25 weigh in the fusion.
         """
-        refuse_unknown(options, EFFORT_OPTIONS, "search")
+        refuse_unknown(options, SEARCH_OPTIONS, "search")
         if isinstance(queries, str):
             raise invalid("queries", "search", "a sequence of texts", queries)
         hybrid = FUSIONS[0] if hybrid is True else hybrid or None
