@@ -46,6 +46,7 @@ class Metrics:
         segments = GaugeMetricFamily("weft_segments", "Segments.", labels=["index"])
         waiting = GaugeMetricFamily("weft_waiting_documents", "Documents that wait to be written.", labels=["index"])
         commits = CounterMetricFamily("weft_commits", "Groups of writes committed.", labels=["index"])
+        begun = CounterMetricFamily("weft_writes_begun", "Requests whose writing has begun.", labels=["index"])
         hits = CounterMetricFamily("weft_query_cache_hits", "Queries that need not be encoded.", labels=["index"])
         misses = CounterMetricFamily("weft_query_cache_misses", "Queries that were encoded.", labels=["index"])
         for name, served in self._indexes.items():
@@ -53,8 +54,9 @@ class Metrics:
                 documents.add_metric([name], view.documents)
                 segments.add_metric([name], len(view.segments))
             waiting.add_metric([name], served.writes.waiting)
+            begun.add_metric([name], served.writes.begun)
             commits.add_metric([name], served.writes.commits)
             if "cache" in vars(served):
                 hits.add_metric([name], served.cache.hits)
                 misses.add_metric([name], served.cache.misses)
-        yield from (documents, segments, waiting, commits, hits, misses)
+        yield from (documents, segments, waiting, begun, commits, hits, misses)

@@ -28,7 +28,7 @@ class QueryCache:
         self.has_salience = encoder.has_salience
         self.hits = self.misses = 0
         self._entries = entries
-        self._known: OrderedDict[str, TokenVectors] = OrderedDict()
+        self._known: OrderedDict[tuple[str, bool | None], TokenVectors] = OrderedDict()
         self._guard = threading.Lock()
 
     def encode_query(self, texts: Sequence[str], *, salience: bool | None = None) -> TokenVectors:
@@ -37,17 +37,18 @@ class QueryCache:
         return parts[0] if len(parts) == 1 else TokenVectors.concatenate(parts)
 
     def _one(self, text: str, salience: bool | None) -> TokenVectors:
+        key = (text, salience)  # with saliences that do not weigh, or without, are two things to score with
         with self._guard:
-            found = self._known.get(text)
+            found = self._known.get(key)
             if found is not None:
-                self._known.move_to_end(text)
+                self._known.move_to_end(key)
                 self.hits += 1
                 return found
             self.misses += 1
         # Threads of the server run beside each other: one processor for each query is what there is.
         made = self.encoder.encode_query([text], threads=1, progress=False, truncation="ignore", salience=salience)
         with self._guard:
-            self._known[text] = made
+            self._known[key] = made
             while len(self._known) > self._entries:
                 self._known.popitem(last=False)
         return made

@@ -86,7 +86,7 @@ class WriteQueue:
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
-        self.commits = 0
+        self.begun = self.commits = 0
 
     @property
     def waiting(self) -> int:
@@ -137,6 +137,7 @@ class WriteQueue:
                     write.settle(None, RefusedError(504, "the documents waited too long; none was written"))
             if not alive:
                 continue
+            self.begun += len(alive)
             try:
                 results = self._add(alive) if alive[0].documents else self._delete(alive)
                 self.commits += 1
