@@ -30,6 +30,7 @@ from weft.cli import (
     index,
     info,
     mcp,
+    repair,
     search,
     serve,
     train,
@@ -57,6 +58,7 @@ app.command("delete")(delete.delete)
 app.command("get")(get.get)
 app.command("info")(info.info)
 app.command("check")(check.check)
+app.command("repair")(repair.repair)
 app.command("compact")(compact.compact)
 app.command("export")(export.export)
 app.command("train")(train.train)
