@@ -204,7 +204,8 @@ class _Repair:
             if (segment.dim, len(segment), segment.n_tokens) != (self.store.dim, row.documents, row.tokens):
                 raise CorruptIndexError(f"{segment.path}: damaged: it is not the one that the catalogue names")
             _ = segment.numbers
-            segment.warm()
+            if segment.coded:  # all its documents are read through the engine
+                segment.warm()
         except CorruptIndexError as error:
             self._note(error)
             return None, np.zeros(0, bool)
