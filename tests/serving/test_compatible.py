@@ -21,12 +21,21 @@ def expected(texts):
     return np.clip(score_ragged(query, documents)[0] / query.n_tokens, 0, 1)
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.fixture
+def connected(reader):
+    """Cohere's client of either version, closed at the end, which it does not do itself."""
+    httpx = pytest.importorskip("httpx", reason="pip install cohere")
+    pytest.importorskip("cohere", reason="pip install cohere")
+    with httpx.Client(timeout=60) as http:
+        yield lambda kind: kind(api_key="not needed here", base_url=reader.url, httpx_client=http)
+
+
+@pytest.mark.parametrize("version", ["Client", "ClientV2"])
 @pytest.mark.filterwarnings("ignore")  # of the client's own making
-def test_coheres_client(reader, expected, version):
-    cohere = pytest.importorskip("cohere", reason="pip install cohere")
-    kind = cohere.Client if version == "v1" else cohere.ClientV2
-    client = kind(api_key="not needed here", base_url=reader.url)
+def test_coheres_client(connected, expected, version):
+    import cohere
+
+    client = connected(getattr(cohere, version))
     answer = client.rerank(model="weft-small", query=QUERY, documents=TEXTS, top_n=2)
     assert [result.index for result in answer.results] == np.argsort(-expected)[:2].tolist()
     assert answer.results[0].index == 1
@@ -35,17 +44,19 @@ def test_coheres_client(reader, expected, version):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_coheres_client_hears_of_mistakes(reader):
-    cohere = pytest.importorskip("cohere", reason="pip install cohere")
-    client = cohere.ClientV2(api_key="x", base_url=reader.url)
+def test_coheres_client_hears_of_mistakes(connected):
+    import cohere
+
+    client = connected(cohere.ClientV2)
     with pytest.raises(cohere.UnprocessableEntityError, match="weft-small"):
         client.rerank(model="rerank-v5.0-pro", query="a", documents=["b"])
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_coheres_spans(reader):
-    cohere = pytest.importorskip("cohere", reason="pip install cohere")
-    client = cohere.ClientV2(api_key="x", base_url=reader.url)
+def test_coheres_spans(connected):
+    import cohere
+
+    client = connected(cohere.ClientV2)
     spans = cohere.RerankRelevantSpans(mode="enabled", threshold=0.05)
     answer = client.rerank(model="default", query=QUERY, documents=TEXTS, relevant_spans=spans)
     found = answer.results[0].model_dump()["relevant_spans"]

@@ -31,8 +31,6 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._in_headers:
-            if self._timer is None:  # the first byte of another request on a connection that was kept
-                self._expect_headers()
             self._received += len(data)
             before = self.cycle
             super().data_received(data)
@@ -40,6 +38,11 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(b"431 Request Header Fields Too Large")
             return
         super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        if self._timer is None:  # another request on a connection that was kept
+            self._expect_headers()
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
