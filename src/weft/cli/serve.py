@@ -12,7 +12,7 @@ from weft.cli.opening import Model
 from weft.errors import missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from weft.text_index import TextIndex
 
@@ -84,9 +84,10 @@ def start(
     keys: Path | None,
     limits: Mapping[str, Any],
     access_log: bool = False,
+    also: Callable[[str], object] | None = None,
     **options: Any,
 ) -> None:
-    """Serve open indexes until the end."""
+    """Serve open indexes until the end; `also` is called with the address once searches are answered."""
     running = server_room()
     try:
         from weft.serving.api import Server
@@ -111,5 +112,7 @@ def start(
     def told(address: str) -> None:
         names = ", ".join(f"{name} ({len(texts):,} passages)" for name, texts in indexes.items())
         typer.echo(f"weft: serving {names} at {address}", err=True)
+        if also is not None:
+            also(address)
 
     running.run(server, listener, ready=told)
