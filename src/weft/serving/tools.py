@@ -127,10 +127,9 @@ class Tools:
     ) -> SearchResult:
         """Find the passages of the user's documents that best answer a question."""
         name, texts = self._index(index)
-        options = {"filter": filter, "hybrid": "rrf" if hybrid else None}
         with _told(), texts.view():
             self._limits.text(query, "query", "query_characters")
-            (answer,) = texts.answers([query], k, **options)
+            (answer,) = texts.answers([query], k, filter=filter, hybrid="rrf" if hybrid else None)
             results: list[Found] = []
             for result in answer.ranking:
                 document = texts.get(result.id)
