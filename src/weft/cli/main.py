@@ -27,6 +27,7 @@ from weft.cli import (
     generative,
     generative_explain,
     get,
+    grep,
     index,
     info,
     mcp,
@@ -51,6 +52,7 @@ app.command("demo")(demo.demo)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("explain")(explain.explain)
+app.command("grep")(grep.grep)
 app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)
 app.command("add")(add.add)

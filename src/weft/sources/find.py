@@ -102,11 +102,27 @@ def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> l
             why = "a link to nowhere" if path.is_symlink() else "no such file or folder"
             raise DataError(f"{why}: {str(given)!r}")
         listed = list(_Walk(path, selection, report).files(path)) if path.is_dir() else [_asked(path)]
-        for file in sorted(listed, key=lambda file: file.path.is_symlink()):  # a file's own name before a link's
-            known = found.setdefault(os.path.realpath(file.path), file)
+        for file in sorted(listed, key=lambda file: os.path.islink(file.path)):  # a file's own name before a link's
+            real = real_name(file.path)
+            known = found.setdefault(real, file)
             if file.asked and not known.asked:
-                found[os.path.realpath(file.path)] = known._replace(asked=True)
+                found[real] = known._replace(asked=True)
     return list(found.values())
+
+
+def real_name(path: Path) -> str:
+    """Return where a file really is; of a folder's files, the folder is looked up once."""
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(path)
+    return (
+        os.path.realpath(path) if name in ("", ".", "..") else os.path.join(_real_folder(os.path.abspath(folder)), name)
+    )
+
+
+@lru_cache(maxsize=256)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def name_of(path: Path) -> str:
@@ -230,7 +246,7 @@ class _Walk:
             self.report(Skipped(name, "not a regular file"))
         elif kind is None:
             self.report(Skipped(name, f"{NO_KIND} ({path.suffix or 'no suffix'})"))
-        elif path.is_symlink() and not self.selection.follow_links and not self._is_inside(path):
+        elif not self.selection.follow_links and os.path.islink(path) and not self._is_inside(path):
             self._leave_out(path)
         elif status.st_size == 0:
             self.report(Skipped(name, "empty"))
