@@ -27,6 +27,7 @@ def tree(tmp_path, monkeypatch, model):
     (tmp_path / "src" / "sub").mkdir(parents=True)
     (tmp_path / "src" / "strip.py").write_text(CODE)
     (tmp_path / "src" / "sub" / "dog.txt").write_text("the lazy dog\nthe quick fox\n")
+    (tmp_path / "src" / "sky.md").write_text("---\ntitle: Sky\n---\n\n# Blue\n\n" + "the sky is blue.\n" * 9)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "src"
@@ -41,21 +42,21 @@ def grep(run, model):
 
 
 def test_the_form_of_grep(tree, grep):
-    code, out, err = grep("quick fox", "src", "-m", 20)
+    code, out, err = grep("quick fox", "src", "-m", 50)
     assert (code, err) == (0, "")
     for line in out.splitlines():
         name, number, text = line.split(":", 2)
         assert (tree.parent / name).read_text().split("\n")[int(number) - 1].rstrip() == text
-    assert {line.split(":")[0] for line in out.splitlines()} == {"src/strip.py", "src/sub/dog.txt"}
+    assert {line.split(":")[0] for line in out.splitlines()} == {"src/sky.md", "src/strip.py", "src/sub/dog.txt"}
 
 
 def test_json_and_names_and_context(tree, grep):
-    _, out, _ = grep("fox", "src", "--json", "-C", 1, "-m", 20)
+    _, out, _ = grep("fox", "src", "--json", "-C", 1, "-m", 50)
     for row in map(json.loads, out.splitlines()):
         lines = (tree.parent / row["path"]).read_text().split("\n")
         assert lines[row["line"] - 1].strip() == row["text"]
         assert lines[row["first"] - 1 : row["first"] - 1 + len(row["context"])] == row["context"]
-    assert sorted(grep("fox", "src", "-l", "-m", 20)[1].split()) == ["src/strip.py", "src/sub/dog.txt"]
+    assert sorted(grep("fox", "src", "-l", "-m", 50)[1].split()) == ["src/sky.md", "src/strip.py", "src/sub/dog.txt"]
     assert "-" in grep("fox", "src", "-C", 1)[1]
 
 
@@ -77,16 +78,16 @@ def test_it_follows_the_files(tree, grep):
     status = (tree / "strip.py").stat()
     (tree / "strip.py").write_text(CODE.replace("Reader", "Writer"))
     os.utime(tree / "strip.py", ns=(status.st_atime_ns, status.st_mtime_ns))
-    _, out, _ = grep("fox", "src", "-m", 30, "--json")
+    _, out, _ = grep("fox", "src", "-m", 50, "--json")
     rows = [json.loads(line) for line in out.splitlines()]
-    assert {row["path"] for row in rows} == {"src/new.txt", "src/strip.py"}
+    assert {row["path"] for row in rows} == {"src/new.txt", "src/sky.md", "src/strip.py"}
     assert not any("Reader" in "".join(row["context"]) for row in rows)
 
 
 def test_paths_are_those_of_the_caller(tree, grep, monkeypatch):
     grep("fox", "src")
     monkeypatch.chdir(tree / "sub")
-    assert grep("lazy dog", "..", "-l", "-m", 30)[1].split()[0].startswith("../")
+    assert grep("lazy dog", "..", "-l", "-m", 50)[1].split()[0].startswith("../")
     assert grep("lazy dog", "-m", 1)[1].startswith("dog.txt:")
     assert grep("lazy dog", "dog.txt", "-m", 1)[1].startswith("dog.txt:")
 

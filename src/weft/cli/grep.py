@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -159,34 +161,37 @@ def _read(opened: TextIndex, answer: Answer, path: str, context: int) -> Iterato
         below = os.path.relpath(real, root)
         name = path if below == "." else os.path.normpath(os.path.join(path, below))
         why = opened.explain_answer(answer, result.id) if answer.behind(result.id) else None
-        at = _best_line(document.text, why)
-        lines = document.text.split("\n")
-        number = _first_line(document) + at
+        whole = opened.get(str(document.metadata.get("parent", result.id))) or document
+        lines = whole.text.split("\n")
+        at = _best_line(lines, document, why)
+        # The text of a file may begin after its first line: front matter is left out of it.
+        number = at + 1 + _lines_before(document, whole)
         around = lines[max(at - context, 0) : at + context + 1]
-        first = number - min(at, context)
         heading = str(document.metadata.get("heading", ""))
-        yield Hit(name, number, lines[at].strip(), result.score, heading, first, around)
+        yield Hit(name, number, lines[at].strip(), result.score, heading, number - min(at, context), around)
 
 
-def _first_line(document: Document) -> int:
-    """Return the line of the file that a passage's text begins on; what it notes is where its words begin."""
-    blank = len(document.text) - len(document.text.lstrip())
-    return int(document.metadata.get("line", 1 + document.text.count("\n", 0, blank))) - document.text.count(
-        "\n", 0, blank
-    )
+def _lines_before(passage: Document, whole: Document) -> int:
+    if "line" not in passage.metadata:
+        return 0
+    start = int(passage.metadata["start"]) + len(passage.text) - len(passage.text.lstrip())
+    return int(passage.metadata["line"]) - 1 - whole.text.count("\n", 0, start)
 
 
-def _best_line(text: str, why: Explanation | None) -> int:
-    """Return which line of a text its score came from most."""
+def _best_line(lines: list[str], passage: Document, why: Explanation | None) -> int:
+    """Return which line of a document the score of one of its passages came from most."""
     from weft.explain.words import words
 
+    ends = list(accumulate(len(line) + 1 for line in lines))
+    start = int(passage.metadata.get("start", 0))
     sums: dict[int, float] = {}
     for word in words(why.document) if why is not None else ():
         if word.span is not None:
-            line = text.count("\n", 0, word.span[0])
+            line = bisect_right(ends, start + word.span[0])
             sums[line] = sums.get(line, 0.0) + word.contribution
-    filled = [number for number, line in enumerate(text.split("\n")) if line.strip()]
-    return max(filled, key=lambda number: (sums.get(number, 0.0), -number), default=0)
+    first, last = (bisect_right(ends, at) for at in (start, start + max(len(passage.text) - 1, 0)))
+    filled = [number for number in range(first, min(last + 1, len(lines))) if lines[number].strip()]
+    return max(filled, key=lambda number: (sums.get(number, 0.0), -number), default=first)
 
 
 def _print(hits: list[Hit], names: bool, context: int, as_json: bool) -> None:
