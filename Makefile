@@ -179,6 +179,14 @@ bench-stream: $(VENV)/.ready $(if $(filter-out 0,$(PEERS_N) $(GRAPH_N)),$(STREAM
 		--peers-python $(STREAM)/bin/python $(if $(ENGINES),--engines $(ENGINES))
 	$(BIN)/python benchmarks/stream/report.py --results $(STREAM_RESULTS) --output $(OUTPUT)
 
+# `make bench-serving N=5000 SECONDS=3 SOAK=0 OUTPUT=build/serving/small.md` is a small run.
+SECONDS ?= 20
+SOAK    ?= 600
+
+.PHONY: bench-serving
+bench-serving: $(VENV)/.ready  ## weft serve under load: requests a second, latencies, CPU, memory; about half an hour
+	$(BIN)/python benchmarks/serving/run.py --documents $(N) --seconds $(SECONDS) --soak $(SOAK) --output $(OUTPUT)
+
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
