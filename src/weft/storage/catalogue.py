@@ -391,6 +391,11 @@ class Catalogue:
         """Add tombstones for numbers that no document has."""
         self._db.executemany("INSERT OR IGNORE INTO tombstones (doc) VALUES (?)", ((int(n),) for n in numbers))
 
+    def raise_generation(self, least: int) -> None:
+        """Let the number of this commit be more than `least`."""
+        if self.generation() < least:
+            self._db.execute("UPDATE settings SET value = ? WHERE key = 'generation'", (str(least),))
+
     def rebuild_lexical(self) -> None:
         """Make the lexical index anew from the documents."""
         self._db.execute("INSERT INTO lexical(lexical) VALUES ('rebuild')")

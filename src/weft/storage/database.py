@@ -130,10 +130,11 @@ def faults_named(folder: Path) -> Iterator[None]:
                 f"the index at {folder} cannot be read or written now: {error}; "
                 "all that was committed before is unharmed"
             ) from error
+        # SQLite, and its lexical index above all, take what could not be read for damage: look again.
         unreadable = _unreadable(folder)
-        if unreadable is not None:  # SQLite takes what it could not read for damage
+        if unreadable is not None or _sound(folder):
             raise StorageError(
-                f"the index at {folder} cannot be read now: {unreadable}; nothing says that it is damaged"
+                f"the index at {folder} could not be read: {unreadable or error}; nothing says that it is damaged"
             ) from error
         raise CorruptIndexError(f"{folder / FILE}: damaged: {error}; `weft repair` keeps what can be read") from None
 
@@ -142,11 +143,31 @@ def _unreadable(folder: Path) -> OSError | None:
     """Return what the disk says when the whole catalogue is read, if that fails."""
     for path in (folder / FILE, folder / f"{FILE}-wal"):
         try:
-            with open(path, "rb", buffering=0) as file:
-                while file.read(1 << 20):
-                    pass
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                at = 0
+                while part := os.pread(handle, 1 << 20, at):
+                    at += len(part)
+            finally:
+                os.close(handle)
         except FileNotFoundError:
             continue
         except OSError as error:
             return error
     return None
+
+
+def _sound(folder: Path) -> bool:
+    """Tell whether SQLite finds nothing wrong with the catalogue now, its lexical index included."""
+    try:
+        db = connect(folder)
+        try:
+            if db.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                return False
+            with transaction(db):
+                db.execute("INSERT INTO lexical(lexical, rank) VALUES ('integrity-check', 1)")
+            return True
+        finally:
+            db.close()
+    except (sqlite3.Error, OSError):
+        return False

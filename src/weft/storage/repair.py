@@ -22,8 +22,8 @@ from weft.errors import CorruptIndexError
 from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.codecs.clustering import Floats, encode
-from weft.storage.folder import SEGMENTS
-from weft.storage.lock import last_mark
+from weft.storage.folder import SEGMENTS, segment_files
+from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import codec_for
 from weft.storage.segments import Segment, in_parts, open_segment
 from weft.storage.segments.pieces import Piece
@@ -147,13 +147,17 @@ def repair(folder: str | Path) -> Repaired:
     ('a',)
     """
     with Store.open(folder, merge="off", on_damage="skip") as store:
+        with store.reading_catalogue() as catalogue:
+            mark, generation = last_mark(store.folder), catalogue.generation()
+        if mark > generation:
+            _keep_unnamed(store)  # which may be of commits that the log has lost; a writer would remove them
         store.lock()
-        return _Repair(store).run()
+        return _Repair(store, mark, max(mark - generation, 0)).run()
 
 
 class _Repair:
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, mark: int, lost_commits: int) -> None:
+        self.store, self.mark, self.lost_commits = store, mark, lost_commits
         self.notes: list[str] = []
 
     def run(self) -> Repaired:
@@ -161,7 +165,6 @@ class _Repair:
         with self.store.reading_catalogue() as catalogue:
             rows, torn = catalogue.segments(), catalogue.torn()
             documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones()
-            lost_commits = max(last_mark(self.store.folder) - catalogue.generation(), 0)
         documents = np.setdiff1d(documents, np.array(sorted(torn), np.int64))
         kept, strays = np.zeros(0, np.int64), np.array(sorted(torn), np.int64)
         damages: list[_Damage] = []
@@ -182,12 +185,12 @@ class _Repair:
         for what, number in (
             ("documents were there and deleted; they are there", len(both)),
             ("entries of segments were of no document", len(np.setdiff1d(strays, list(torn)))),
-            ("commits are missing; what is left was accepted", lost_commits),
+            ("commits are missing; what is left was accepted", self.lost_commits),
         ):
             if number:
                 self.notes.append(f"{number} {what}")
         self.notes += [f"the lexical index was made anew: {line}" for line in lexical]
-        return self._commit(damages, changes) if damages or changes or lost_commits else Repaired()
+        return self._commit(damages, changes) if damages or changes or self.lost_commits else Repaired()
 
     def _lexical_problems(self) -> list[str]:
         catalogue = Catalogue.open(self.store.folder)
@@ -234,6 +237,7 @@ class _Repair:
             new = [self._rewritten(damage, stack.enter_context(store.new_file())) for damage in damages if damage.some]
             with store.committing() as writing:
                 changes.apply(writing, [document.id for document in lost.values()])
+                writing.raise_generation(self.mark)  # no reader takes a new state for one that was lost
                 for damage in damages:
                     writing.drop_segment(damage.row.segment)
                     writing.drop_tombstones(damage.numbers.tolist())
@@ -255,6 +259,20 @@ class _Repair:
         write_segment(path, [piece], codec_for(tokens, self.store.bits, tokens), numbers=numbers)
         self.notes.append(f"{len(numbers)} of {len(damage.segment)} documents of {damage.row.file} were kept")
         return path.name, len(numbers), tokens, int(numbers[0])
+
+
+def _keep_unnamed(store: Store) -> None:
+    """Move segments that no commit names to the quarantine."""
+    lock = WriterLock(store.folder)
+    try:
+        with store.reading_catalogue() as catalogue:
+            named = {row.file for row in catalogue.segments()}
+        (store.folder / QUARANTINE).mkdir(exist_ok=True)
+        for path in segment_files(store.folder):
+            if path.name not in named:
+                path.rename(store.folder / QUARANTINE / path.name)
+    finally:
+        lock.release()
 
 
 def _readable(segment: Segment, ordinal: int) -> bool:
