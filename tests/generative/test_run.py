@@ -121,6 +121,48 @@ def test_embeddings_may_learn_faster(collection, tmp_path, method):
         assert moved == pytest.approx(1e-2 if name in tables else 1e-3, rel=0.02), name
 
 
+def test_half_precision_devices_and_progress(collection, tmp_path, capsys):
+    made = recipe(collection, tmp_path, "seal", steps=30, log_every=10, precision="bf16")
+    train(made, device="cpu")
+    err = capsys.readouterr().err
+    assert "step 10 of 30, loss " in err  # off a terminal, where a bar would be noise
+    assert losses(tmp_path)[-1] < losses(tmp_path)[0]
+    folder = str(tmp_path / "ix")
+    assert main(["generative", "index", str(collection), "-o", folder, "-m", str(tmp_path / "model")]) == 0
+    capsys.readouterr()
+    rankings = {}
+    for precision in ("fp32", "bf16"):
+        arguments = ["generative", "search", folder, "red cat", "--json", "--device", "cpu", "--precision", precision]
+        assert main(arguments) == 0
+        rankings[precision] = json.loads(capsys.readouterr().out)["results"]
+    full, half = ({r["id"]: r["score"] for r in found} for found in rankings.values())
+    both = full.keys() & half.keys()
+    assert len(both) > 0.5 * len(full)
+    for wrong, said in (
+        (["--device", "gpu7"], "'device' parameter"),
+        (["--device", "meta"], "'device' parameter"),
+        (["--precision", "fp8"], "'precision' parameter"),
+    ):
+        assert main(["generative", "search", folder, "red cat", *wrong]) == 1
+        err = capsys.readouterr().err
+        assert said in err
+        assert err.count("\n") == 1
+
+
+def test_a_base_that_is_not_there_is_one_line(collection, tmp_path, capsys):
+    (tmp_path / "r.toml").write_text(
+        f'[model]\nbase = "{tmp_path}/none"\n[identifiers]\nmethod = "seal"\n'
+        f'[training]\noutput = "{tmp_path}/out"\nsteps = 1\n[[data]]\npath = "nowhere"\n'
+    )
+    arguments = ["generative", "train", str(tmp_path / "r.toml"), "--check"]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == "weft: no such folder: 'nowhere'\n"
+    assert main([*arguments, f"data.path={collection}"]) == 1
+    assert capsys.readouterr().err == f"weft: no such model folder: '{tmp_path}/none'\n"
+    assert main([*arguments, f"data.1.path={collection}", "model.base=", "data.documents=5"]) == 0
+    assert capsys.readouterr().out.startswith("data      5 documents")
+
+
 def test_check_says_what_it_found(collection, tmp_path):
     lines = check(recipe(collection, tmp_path, "dsi", epochs=2.0))
     assert lines[0] == "data      24 documents, 48 pairs, 0 held out"

@@ -129,6 +129,7 @@ def _genre(recipe: Recipe, corpus: Corpus, model: GenerativeModel, embed: Embed 
     task = Task(model, examples, identifiers)
     if settings.np == "none":
         return task
+    model.settings["np"] = settings.np
 
     def recluster(step: int) -> None:
         made = cluster_table(

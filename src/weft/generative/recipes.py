@@ -165,6 +165,8 @@ class TrainingSettings:
     weight_decay: float = 0.0
     clip: float = 1.0
     """Gradients are scaled down to this norm; 0 leaves them."""
+    precision: str = "fp32"
+    """``"fp32"``, or ``"bf16"``: products in half precision, weights in full."""
     seed: int = 17
     save_every: int = 500
     log_every: int = 50
@@ -174,6 +176,8 @@ class TrainingSettings:
             raise RecipeError("training needs steps or epochs, above 0, and not both")
         if self.scheduler not in ("constant", "linear"):
             raise invalid("training.scheduler", OWNER, "'constant' or 'linear'", self.scheduler)
+        if self.precision not in ("fp32", "bf16"):
+            raise invalid("training.precision", OWNER, "'fp32' or 'bf16'", self.precision)
         positive("training.learning_rate", self.learning_rate)
         positive("training.embedding_rate", self.embedding_rate)
         for key in ("clip", "weight_decay", "warmup"):

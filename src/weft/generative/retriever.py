@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from weft.errors import CheckpointError, DataError, invalid
 from weft.generative.answers import DecodedRanking, Said, digits_of, said_by_ngrams
 from weft.generative.beam import Decoded, beam_search
+from weft.generative.checkpoints import chosen_device
 from weft.generative.model import EOS, GenerativeModel
 from weft.generative.seal import SCORINGS, SealSettings, rank_by_ngrams
 from weft.generative.store import GenerativeIndex
@@ -38,11 +40,27 @@ class Retriever:
         )
 
     @classmethod
-    def open(cls, folder: str | Path, model: str | Path | None = None) -> Retriever:
-        """Open an index with the model it remembers, or another."""
+    def open(
+        cls, folder: str | Path, model: str | Path | None = None, *, device: str | None = None, precision: str = "fp32"
+    ) -> Retriever:
+        """Open an index with the model it remembers, or another.
+
+        Parameters
+        ----------
+        folder : path
+        model : path, optional
+        device : str, optional
+            ``"cpu"``, ``"cuda"``, …; by default an accelerator, if there is one.
+        precision : {"fp32", "bf16"}
+            Of the model's weights and products.
+        """
+        if precision not in ("fp32", "bf16"):
+            raise invalid("precision", "Retriever.open", "'fp32' or 'bf16'", precision)
         index = GenerativeIndex.open(folder)
         try:
-            return cls(index, GenerativeModel.load(model or index.info["model"]))
+            loaded = GenerativeModel.load(model or index.info["model"])
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+            return cls(index, loaded.to(device=chosen_device(device), dtype=dtype))
         except CheckpointError as error:
             index.close()
             if model is not None:

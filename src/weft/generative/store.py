@@ -185,7 +185,7 @@ def vocabulary_of(model: GenerativeModel) -> str:
     digest.update(str(model.vocabulary).encode())
     digest.update(json.dumps(model.settings.get("identifiers"), sort_keys=True).encode())
     if model.token_of is not None:
-        digest.update(model.token_of.numpy().tobytes())
+        digest.update(model.token_of.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, difference, macro
-from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, points
+from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, own_alignment, points
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
@@ -248,13 +248,6 @@ class Pruning(Experiment):
         )
         title = f"{NDCG}, pruned and refined, with few-shot adaptation"
         outcome.tables.append(Table("adapted", title, ["collection", "β_d", "own alignment", "adapted"], rows, note))
-
-
-def own_alignment(model: Model) -> str:
-    """Return what to score a model with: the alignment it was trained with where its saliences weigh, with Z."""
-    encoder = model.encoder
-    weighs = encoder.has_salience and encoder.salience_weighs
-    return (encoder.alignment if weighs else "") or "sum-of-max"
 
 
 def idf(texts: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
