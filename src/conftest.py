@@ -8,6 +8,12 @@ NEED_TORCH = (
 )  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""
 
+NEED_SERVE = (
+    "api", "compatible", "endpoints", "metrics", "openapi", "page", "protocol", "routes", "running", "schemas", "served",
+    "spans", "vectors",
+)  # fmt: skip
+"""Of the serving room; the client needs none of it."""
+
 NEED = {
     "torch": [
         "weft/alignment/lp_torch.py",
@@ -20,6 +26,8 @@ NEED = {
         "weft/training/*",
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],
+    "msgspec": [f"weft/serving/{name}.py" for name in NEED_SERVE],
+    "mcp": ["weft/serving/tools.py"],
     "rapidfuzz": ["weft/generative/spans.py"],
     "sklearn": ["weft/generative/identifiers.py"],
     "langchain_core": ["weft/integrations/langchain.py"],

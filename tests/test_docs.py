@@ -50,7 +50,7 @@ def completed(line):
 
 def test_completion_offers_verbs_and_options():
     assert completed("weft ") == VERBS
-    assert completed("weft se") == ["search"]
+    assert completed("weft sea") == ["search"]
     assert "--alignment" in completed("weft search --al")
 
 

@@ -11,6 +11,7 @@ from weft.encoders import Encoder
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
 from weft.search import Index
+from weft.serving import connect, connect_async
 from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
@@ -35,6 +36,8 @@ __all__ = [
     "__version__",
     "align",
     "aligned",
+    "connect",
+    "connect_async",
     "score",
     "simd_level",
     "simd_levels",

@@ -373,6 +373,7 @@ class Ranking:
     `hits`, where kept, holds for each result the aligned token pairs that its score was summed from, and `z`, of shape
     (results,), what that sum was divided by. `certified` is True where no other document can score higher under the
     stored vectors, and `margin` says by how much: the last score less the best that any document left out could reach.
+    `missing` counts documents that could not be looked at, in damaged segments (``on_damage="skip"``).
 
     Examples
     --------
@@ -389,6 +390,7 @@ class Ranking:
     certified: bool = False
     margin: float | None = None
     z: NDArray[np.float32] | None = None
+    missing: int = 0
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import weft
 from weft.alignment import Gate, entropy_lp, salience
 from weft.alignment.gates import budget
+from weft.errors import InvalidParameterError
 from weft.kernels import score_ragged
 from weft.types import TokenVectors
 
@@ -46,6 +47,22 @@ def test_soft_gate_between_near_ties(backend):
     lam = Gate.parse("lp:0.3,eps=0.002")(backend(s), backend(mask(3, width=3)))
     assert np.asarray(lam) == pytest.approx(entropy_lp(s, 1, eps=0.002))
     assert 0.5 < float(lam[0, 0]) < 0.6
+
+
+def test_the_papers_own_iterations_are_a_gate(backend):
+    """eq. 5 as written, cut off: its λ sum to less than k; run long enough it is the exact solution."""
+    s, real = np.array([[0.5, 0.495, 0.49, 0.3, 0.1]]), mask(5, width=5)
+    cut, long, exact = (
+        np.asarray(Gate.parse(f"lp:0.4,eps=0.01{options}")(backend(s), backend(real)))
+        for options in (",method=eq5,iterations=2", ",method=eq5,iterations=1000", "")
+    )
+    assert cut == pytest.approx(entropy_lp(s, 2, eps=0.01, method="eq5", max_iterations=2))
+    assert cut.sum() < 2 - 1e-3
+    assert long == pytest.approx(exact, abs=1e-5)
+    assert str(Gate.parse("lp:0.4,method=eq5,iterations=7")) == "lp:0.4,method=eq5,iterations=7"
+    for wrong in ("lp:0.4,method=eq6", "lp:0.4,method=eq5,iterations=0"):
+        with pytest.raises(InvalidParameterError):
+            Gate.parse(wrong)
 
 
 def test_budget_is_a_ceiling_in_decimal(backend):

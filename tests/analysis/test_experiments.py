@@ -79,6 +79,25 @@ def test_all_tokens_kept_change_nothing(lab):
     assert others[0] == pytest.approx(others[1])
 
 
+def test_pruning_scores_a_model_as_it_was_trained(data, model, tmp_path):
+    """It scored all models by the sum of max, whatever Z they were trained with."""
+    own = tmp_path / "own"
+    shutil.copytree(model, own)
+    settings = json.loads((own / "weft_encoder.json").read_text())
+    (own / "weft_encoder.json").write_text(json.dumps(settings | {"alignment": "top-k:1"}))
+    lab = Lab(Options(work=tmp_path / "work", data=data, models=(("own", str(own)),)))
+    outcome = find("pruning").make(["beta_q=1,0.5", "beta_d=1,0.5", "depth=5"]).run(lab)
+    (pool,) = lab.pools
+    encoded = lab.encoded(lab.models[0], pool)
+    values = {}
+    for text in ("top-k:1", "sum-of-max"):
+        scores = np.asarray(weft.score(encoded.queries, encoded.documents, text))
+        values[text] = lab.measure(pool, scores, "nDCG@10").values("nDCG@10").mean()
+    assert values["top-k:1"] != pytest.approx(values["sum-of-max"], abs=1e-3)
+    assert cell(outcome.tables[0], ["own", "100%", "100%"], "nDCG@10, pruned").value == pytest.approx(values["top-k:1"])
+    assert any("own with top-k:1" in note for note in outcome.notes)
+
+
 def test_with_all_tokens_retrieved_every_imputation_is_the_sum_of_max(lab):
     outcome = find("imputation").make(["k_prime=100000", "imputations=zero,kth"]).run(lab)
     values = [row[3].value for row in outcome.tables[0].rows]

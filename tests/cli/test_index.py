@@ -56,7 +56,7 @@ class TestFirstTime:
         assert out == "n.weft: 3 added, 0 updated, 0 unchanged, 0 removed, 2 skipped (5 passages written)\n"
         assert err.splitlines() == [
             "weft: skipped notes/empty.txt: empty",
-            "weft: skipped 1 file of no known kind (.jpg)",
+            "weft: skipped 1 file of no known kind (1 .jpg)",
         ]
 
     def test_passages_are_ranges_of_the_file(self, indexed, notes):
@@ -73,7 +73,7 @@ class TestFirstTime:
         assert len(found) > 1
 
     def test_a_very_long_file(self, notes, model, run, monkeypatch):
-        monkeypatch.setattr("weft.ingest.updating.SECTION", 100)
+        monkeypatch.setattr("weft.ingest.passages.SECTION", 100)
         text = "the quick fox jumps.\n\n" * 40 + "x" * 250
         (notes / "long.txt").write_text(text)
         assert run("index", "notes/long.txt", "-o", "n.weft", "-m", model)[0] == 0
@@ -100,7 +100,8 @@ class TestFirstTime:
         assert info["encoder_fingerprint"] == light_models.SETTINGS.fingerprint
 
     def test_pages_of_a_pdf(self, notes, model, run):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
+        pytest.importorskip("pypdf", reason="writes the file")
+        pytest.importorskip("pypdfium2", reason="needs the files extra: pip install 'weft-search[files]'")
         from sources.made_files import pdf
 
         first, second = "the quick brown fox", "the sky is blue. " * 4
@@ -123,7 +124,7 @@ class TestFirstTime:
         (notes / "rows.csv").write_text("key,words,year\nk1,the blue sky,2020\nk2,the red fox,2021\n")
         options = ["--id-field", "key", "--text-field", "words", "--metadata-fields", "year"]
         assert run("index", "notes/rows.csv", "-o", "r.weft", "-m", model, *options)[0] == 0
-        document, _ = contents("r.weft")["k1"]
+        document, _ = contents("r.weft")["notes/rows.csv:k1"]
         assert document.metadata["year"] == 2020
         code, _, err = run("index", "notes/rows.csv", "-o", "s.weft", "-m", model)
         assert code == 1
@@ -196,7 +197,7 @@ class TestAgain:
         (notes / "rows.jsonl").write_text('{"id": "a", "text": "the sky", "parent": "b", "weft": 1, "path": "x"}\n')
         index("-m", model)
         assert index("--sync") == (0, 0, 4, 0, 0)
-        assert contents("n.weft")["a"][0].metadata["parent"] == "b"
+        assert contents("n.weft")["notes/rows.jsonl:a"][0].metadata["parent"] == "b"
 
     def test_a_deleted_passage_comes_again(self, indexed, run, index):
         before = contents(indexed)
@@ -313,7 +314,7 @@ class TestMistakes:
         (tmp_path / "void" / "a.txt").write_bytes(bytes(9))
         (tmp_path / "void" / "b.jpg").write_bytes(bytes(9))
         said = fails("void", "-o", "x.weft", "-m", model)
-        assert "1 file of no known kind (.jpg)" in said
+        assert "1 file of no known kind (1 .jpg)" in said
         assert "void/a.txt: binary, not text" in said
         assert not (tmp_path / "x.weft").exists()
 
@@ -377,6 +378,7 @@ class TestMistakes:
     def test_one_id_twice(self, notes, model, run):
         (notes / "rows.jsonl").write_text('{"id": "a", "text": "the sky"}\n{"id": "a", "text": "the dog"}\n')
         code, _, err = run("index", "notes", "-o", "n.weft", "-m", model)
-        assert code == 0
-        assert str(Skipped("notes/rows.jsonl", "the id 'a' occurs twice")) in err
-        assert contents("n.weft")["a"][0].text == "the sky"
+        assert code == 1
+        reason = "the id 'notes/rows.jsonl:a' is that of notes/rows.jsonl, line 1 too"
+        assert str(Skipped("notes/rows.jsonl", reason, line=2)) in err
+        assert contents("n.weft")["notes/rows.jsonl:a"][0].text == "the sky"

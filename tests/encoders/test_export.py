@@ -70,6 +70,15 @@ def close(a, b, atol=1e-5):
     np.testing.assert_allclose(a.values, b.values, atol=atol)
 
 
+def test_the_light_form_keeps_the_models_alignment(tmp_path):
+    from weft.encoders.own_alignment import write_own_alignment
+
+    checkpoints.sentence_transformers_6(tmp_path / "model")
+    write_own_alignment(tmp_path / "model", "top-k:1")
+    light = Encoder.load(export(tmp_path / "model", tmp_path / "light", precision="fp32"))
+    assert light.alignment == "top-k:1"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_fp32_gives_torchs_vectors(kind, tmp_path):
     KINDS[kind](tmp_path / "model")

@@ -141,6 +141,26 @@ class TestSuites:
             for name in made.measures:
                 parse_measure(name)
 
+    def test_open_questions_are_those_of_the_test_sets(self, tmp_path):
+        """DPR's dev sets (6,515 and 8,837 questions) were taken for XTR's table 3."""
+        sets = {d.name: d for d in suite("open-qa").datasets}
+        assert {name: d.n_queries for name, d in sets.items()} == {
+            "EntityQuestions": 0,
+            "NQ": 3610,
+            "TriviaQA": 11313,
+            "SQuAD": 10570,
+        }
+        assert not any(d.ir_id for d in sets.values())
+        folder = tmp_path / "dpr-nq"
+        folder.mkdir()
+        (folder / "corpus.jsonl").write_text('{"_id": "d", "text": "a boat"}\n')
+        rows = [json.dumps({"_id": str(i), "text": "what floats?", "answers": ["boat"]}) for i in range(3610)]
+        (folder / "queries.jsonl").write_text("\n".join(rows))
+        assert len(sets["NQ"].load(tmp_path).collection.queries) == 3610
+        (folder / "queries.jsonl").write_text("\n".join(rows[:-1]))
+        with pytest.raises(DataError, match=r"has 3,609 queries; NQ of the papers has 3,610"):
+            sets["NQ"].load(tmp_path)
+
     def test_offline_needs_a_folder(self, collection):
         with pytest.raises(DataError, match="give --data FOLDER or set WEFT_DATA"):
             suite("offline").found(None)

@@ -4,11 +4,12 @@ import csv
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from weft import Index
+from weft import Index, TextIndex
 from weft.evaluation.runs import read_run, write_qrels, write_run
 
 
@@ -236,6 +237,57 @@ class TestAdapt:
         assert run("adapt", "t.weft", "--reset")[0] == 0
         assert json.loads(run("search", "t.weft", query, "--json")[1])["alignment"] == "sum-of-max"
 
+    def test_the_papers_rule_takes_the_best_on_the_examples(self, indexed, run, collection):
+        rows = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
+        out = run("search", "t.weft", rows[0]["text"], "-a", "top-k:8", "--trec", "-k", 30)[1]
+        ranked = [line.split()[2] for line in out.splitlines()]
+        out = run("search", "t.weft", rows[0]["text"], "-a", "sum-of-max", "--trec", "-k", 30)[1]
+        plain = [line.split()[2] for line in out.splitlines()]
+        wanted = max(ranked, key=lambda name: plain.index(name) - ranked.index(name))  # top-k:8 ranks it higher
+        assert plain.index(wanted) > ranked.index(wanted)
+        Path("e.tsv").write_text(f"{rows[0]['text']}\t{wanted}\n")
+        assert "sum-of-max stays" in run("adapt", "t.weft", "e.tsv")[1]  # one example is no evidence
+        code, out, err = run("adapt", "t.weft", "e.tsv", "--rule", "paper")
+        assert code == 0, err
+        assert "scores best on the 1 example" in out
+        assert "certainty" not in out
+        tried = json.loads(run("adapt", "t.weft", "e.tsv", "--rule", "paper", "--json", "--dry-run")[1])
+        best = max(option["score"] for option in tried["options"])
+        assert tried["rule"] == "paper"
+        assert next(o for o in tried["options"] if o["alignment"] == tried["alignment"])["score"] == best
+
+    def test_the_models_own_alignment_is_the_indexs(self, collection, run, model, monkeypatch, tmp_path):
+        """A model trained with top-k:1 and saliences was searched by the sum of max, and never offered its own."""
+        own = tmp_path / "trained"
+        shutil.copytree(model, own)
+        settings = json.loads((own / "weft_encoder.json").read_text())
+        (own / "weft_encoder.json").write_text(json.dumps(settings | {"alignment": "top-k:1"}))
+        monkeypatch.chdir(tmp_path)
+        code, _, err = run("index", collection, "-o", "own.weft", "--model", own)
+        assert code == 0, err
+        query = json.loads((collection / "queries.jsonl").read_text().splitlines()[0])["text"]
+        found = json.loads(run("search", "own.weft", query, "--json")[1])
+        named = json.loads(run("search", "own.weft", query, "--json", "-a", "top-k:1")[1])
+        assert found["alignment"] == "top-k:1"
+        assert [r["score"] for r in found["results"]] == [r["score"] for r in named["results"]]
+        other = json.loads(run("search", "own.weft", query, "--json", "-a", "sum-of-max")[1])
+        assert [r["score"] for r in found["results"]] != [r["score"] for r in other["results"]]
+        files = ("--queries", collection / "queries.jsonl", "--qrels", collection / "qrels/test.tsv")
+        tried = json.loads(run("adapt", "own.weft", *files, "--json", "--dry-run")[1])
+        assert [option["alignment"] for option in tried["options"]][:3] == ["top-k:1", "sum-of-max", "top-k:2"]
+        with TextIndex.open("own.weft") as index:
+            index.remember_alignment("sum-of-max")
+        assert run("adapt", "own.weft", "--reset")[0] == 0
+        assert json.loads(run("search", "own.weft", query, "--json")[1])["alignment"] == "top-k:1"
+        code, out, err = run("evaluate", collection, "-m", f"ours={own}", "--no-bm25")
+        assert code == 0, err
+        assert "ours, top-k:1" in out
+
+    def test_saliences_make_top_1_an_alternative(self, indexed, run, collection):
+        files = ("--queries", collection / "queries.jsonl", "--qrels", collection / "qrels/test.tsv")
+        tried = json.loads(run("adapt", "t.weft", *files, "--json", "--dry-run")[1])
+        assert "top-k:1" in [option["alignment"] for option in tried["options"]]
+
     def test_queries_and_judgements(self, indexed, run, collection):
         files = ("--queries", collection / "queries.jsonl", "--qrels", collection / "qrels/test.tsv")
         code, out, err = run("adapt", "t.weft", *files)
@@ -249,6 +301,7 @@ class TestAdapt:
             (["e.tsv", "--queries", "x"], "give a file of EXAMPLES"),
             (["e.tsv", "--reset"], "--reset takes no examples"),
             (["e.tsv", "--certainty", "2"], "certainty"),
+            (["e.tsv", "--certainty", "0.9", "--rule", "paper"], "--certainty is for --rule careful"),
             (["gone.tsv"], "none of the 1 documents judged is in the index"),
         ],
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidParameterError
 from weft.generative.attention import LinearDecoder, attention_alignment
-from weft.generative.exact_match import hard_match, same_word, soft_match, token_idf
+from weft.generative.exact_match import ByType, hard_match, is_word, same_word, soft_match, token_idf
 from weft.generative.feature_kernel import elu, elu_plus_one, kernelise
 from weft.generative.low_rank import low_rank, rank_one
 
@@ -147,3 +147,19 @@ def test_idf_counts_documents_not_tokens():
     assert found[1] == pytest.approx(np.log(1 + 1.5 / 2.5))
     assert found[2] == pytest.approx(np.log(1 + 2.5 / 1.5))
     assert found[3] == pytest.approx(np.log(1 + 3.5 / 0.5))
+
+
+def test_the_published_counting_by_hand():
+    """Words alone, the mean of each token type, then of the types; soft rates of 0 are dropped, hard ones are not."""
+    pieces = ["<pad>", "▁the", "▁cat", "▁sat", "."]
+    words = is_word(pieces, {"the"})
+    assert words.tolist() == [False, False, True, True, False]
+    bins = np.array([-1, 0, 0, 1, 1])
+    soft, hard = ByType(bins, words), ByType(bins, words)
+    for rates, drop in ((soft, True), (hard, False)):
+        rates.add([1, 2, 3, 4], [1.0, 0.5, 0.2, 1.0], drop_zeros=drop)
+        rates.add([2, 2, 3], [0.0, 0.1, 0.0], drop_zeros=drop)
+    assert soft.of(0).tolist() == pytest.approx([0.3])  # the cat: 0.5 and 0.1
+    assert soft.of(1).tolist() == pytest.approx([0.2])
+    assert hard.of(0).tolist() == pytest.approx([0.2])
+    assert hard.of(None).tolist() == pytest.approx([0.2, 0.1])

@@ -9,8 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
 from weft.errors import InvalidParameterError
-from weft.generative.beam import beam_search
+from weft.generative.beam import ROWS, beam_search
 from weft.generative.checkpoints import new_t5
+from weft.generative.decoder import Decoder
 from weft.generative.model import GenerativeModel
 from weft.generative.pawa import Pawa
 from weft.generative.trie import ClusterTrie, Trie
@@ -92,6 +93,57 @@ def test_queries_do_not_depend_on_their_batch(model):
         assert one.keys == pytest.approx(other.keys, abs=1e-4)
 
 
+@pytest.mark.parametrize("form", ["gated-gelu", "relu", "untied"])
+def test_step_by_step_the_logits_are_transformers_own(tokenizer, form):
+    """T5's two feed-forward layers, tied and own heads; rows of two queries of unequal length, chosen anew."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(vocab_size=12, feed_forward_proj="relu" if form == "relu" else "gated-gelu", **SHAPE)
+    torch.manual_seed(6)
+    t5 = T5ForConditionalGeneration(config)
+    if form == "untied":
+        t5.lm_head.weight = torch.nn.Parameter(torch.randn_like(t5.lm_head.weight))
+        t5.config.scale_decoder_outputs = False
+    model = GenerativeModel(t5, tokenizer).eval()
+    queries, prefixes = QUERIES[1:], [[0], [0]]
+    for trained in (False, True):
+        if trained:  # weights that change are noticed
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.mul_(1.1)
+        owner, prefixes = [0, 1], [[0], [0]]
+        with torch.inference_mode():
+            decoder = Decoder(model, queries)
+            for rows, tokens in (([0, 0, 1], [3, 4, 5]), ([2, 0, 1, 1], [7, 3, 3, 9]), ([0, 3], [2, 2])):
+                found = decoder.logits()
+                for row, prefix in enumerate(prefixes):
+                    ids = torch.tensor([queries[owner[row]]])
+                    whole = t5(input_ids=ids, decoder_input_ids=torch.tensor([prefix])).logits[0, -1]
+                    torch.testing.assert_close(found[row], whole, rtol=1e-4, atol=1e-4)
+                decoder.advance(np.array(rows), np.array(tokens, np.int32))
+                prefixes = [[*prefixes[row], token] for row, token in zip(rows, tokens, strict=True)]
+                owner = [owner[row] for row in rows]
+
+
+def test_many_beams_are_decoded_a_few_queries_at_a_time(model, monkeypatch):
+    """300 beams of 16 queries took 1.5 GB, and more time than one query after the other."""
+    seen = []
+
+    class Counting(Decoder):
+        def logits(self):
+            found = super().logits()
+            seen.append(len(found))
+            return found
+
+    monkeypatch.setattr("weft.generative.beam.Decoder", Counting)
+    identifiers = [list(i) for i in itertools.product(range(2, 10), range(2, 10), range(2, 10))]
+    queries = QUERIES * 4
+    found = list(beam_search(model, queries, Trie(identifiers), beams=256, end=1))
+    assert len(found) == 12
+    assert max(seen) <= ROWS
+    assert len(next(iter(found)).keys) >= 256
+
+
 @pytest.mark.parametrize("additive", [True, False])
 def test_pawa_step_by_step_is_pawa_at_once(tokenizer, additive):
     torch.manual_seed(1)
@@ -114,6 +166,29 @@ def test_clusters_say_the_tokens_they_belong_to(tokenizer):
     trie = ClusterTrie(Trie([[5, 7], [6]]), token_of)
     (found,) = beam_search(model, QUERIES[:1], trie, beams=20, end=1)
     assert set(found.keys) == {*itertools.product([2, 4], [5, 6, 7]), (3,)}
+
+
+def test_variants_of_one_identifier_do_not_fill_the_beam(tokenizer):
+    """A narrow beam of a decoder with three clusters a token: every hypothesis says something else."""
+    torch.manual_seed(4)
+    identifiers = [list(i) for i in itertools.product([5, 6, 7], [8, 9])]
+    token_of = np.concatenate([[-1, -1], np.repeat(np.arange(5, 10), 3)])
+    table = torch.randn(len(token_of), 16)
+    model = GenerativeModel(new_t5(30, SHAPE), tokenizer, table=table, frozen_table=True).eval()
+    trie = ClusterTrie(Trie(identifiers), token_of)
+    for query in QUERIES:
+        (plain,) = beam_search(model, [query], trie, beams=6, end=1)
+        (merged,) = beam_search(model, [query], trie, beams=6, end=1, says=token_of)
+        said = [tuple(token_of[list(key)].tolist()) for key in merged.keys]
+        assert sorted(said) == sorted(map(tuple, identifiers))  # all six, each once
+        assert len({tuple(token_of[list(key)].tolist()) for key in plain.keys}) < 6
+        # The score is that of the very clusters decoded, and of the best of each step's.
+        for key, log_p in merged.keys.items():
+            with torch.no_grad():
+                loss = model([query], [[*key, 1]])
+            assert log_p == pytest.approx(-3 * loss.item(), abs=1e-4)
+        (every,) = beam_search(model, [query], trie, beams=1000, end=1)
+        assert next(iter(merged.keys.values())) <= next(iter(every.keys.values())) + 1e-5
 
 
 def test_a_model_without_the_tokens_of_the_index_is_refused(model):

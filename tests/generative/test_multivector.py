@@ -11,10 +11,10 @@ pytest.importorskip("rapidfuzz", reason="needs the generative extra: pip install
 import torch
 
 from weft.cli.main import main
-from weft.errors import CheckpointError, DataError
+from weft.errors import CheckpointError, DataError, InvalidParameterError
 from weft.generative.checkpoints import new_t5
 from weft.generative.model import GenerativeModel
-from weft.generative.multivector import D_TO_Q, Q_TO_D, MultiVectorModel, prepare_multivector
+from weft.generative.multivector import D_TO_Q, Q_TO_D, MultiVectorModel
 from weft.generative.recipes import build_recipe
 from weft.generative.reranking import SpanReader, VectorReader
 from weft.generative.run import train
@@ -94,20 +94,62 @@ def test_vector_reader_ranks_as_single_pairs_do(model):
 def test_a_training_run_learns_and_goes_on(collection, tmp_path):
     tables = {
         "model": {"size": "tiny", "vocabulary": 60, "dropout": 0.0},
-        "identifiers": {"method": "seal"},
+        "identifiers": {"method": "multi-vector", "dim": 8, "document_length": 16},
         "training": {"output": str(tmp_path), "steps": 6, "batch_size": 8, "log_every": 3, "save_every": 3},
         "data": [{"path": str(collection)}],
     }
-    prepare = prepare_multivector(Q_TO_D, dim=8, length=16)
-    whole = train(build_recipe(tables), progress=False, prepare=prepare)
+    whole = train(build_recipe(tables), progress=False)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert losses[1] < losses[0]
     parts = tmp_path / "parts"
     for steps in (3, 6):
         tables["training"] |= {"output": str(parts), "steps": steps}
-        train(build_recipe(tables), progress=False, prepare=prepare)
+        train(build_recipe(tables), progress=False)
     one, two = (MultiVectorModel.load(folder) for folder in (whole, parts / "model"))
     torch.testing.assert_close(one.projection.weight, two.projection.weight, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("alignment", [Q_TO_D, D_TO_Q])
+def test_an_index_reads_the_projection(tokenizer, tmp_path, capsys, alignment):
+    """`weft index -m` took the plain states of the T5, without a warning: the cosines were all but 0."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    from weft import Encoder, TextIndex
+
+    torch.manual_seed(4)
+    shape = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
+    config = T5Config(vocab_size=len(tokenizer), feed_forward_proj="gated-gelu", scale_decoder_outputs=False, **shape)
+    settings = {"alignment": alignment, "dim": 6, "query_length": 4, "document_length": 8}
+    model = MultiVectorModel(T5ForConditionalGeneration(config), tokenizer, settings=settings).eval()
+    model.save(tmp_path / "model")
+    encoder = Encoder.load(tmp_path / "model")
+    assert (encoder.dim, encoder.query_length, encoder.document_length) == (6, 4, 8)
+    assert encoder.alignment == alignment
+    for encode, length in ((encoder.encode_document, 8), (encoder.encode_query, 4)):
+        found = encode(list(TEXTS.values()), truncation="ignore")
+        expected = model.encode_texts(model.token_ids(list(TEXTS.values()), length))
+        np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    with TextIndex.open(tmp_path / "t.weft", create=True, model=tmp_path / "model") as index:
+        index.add(TEXTS, split=False)
+        ranked = [match.id for match in index.search("red cat", exact=True)]
+    scores = VectorReader(model, TEXTS).scores("red cat", list(TEXTS))
+    assert ranked == [list(TEXTS)[i] for i in np.argsort(-scores)]
+    (tmp_path / "d.jsonl").write_text('{"id": "a", "text": "red cat"}')
+    arguments = ["generative", "index", str(tmp_path / "d.jsonl"), "-o", str(tmp_path / "ix")]
+    assert main([*arguments, "-m", str(tmp_path / "model")]) == 1
+    assert "is a multi-vector model" in capsys.readouterr().err
+    (tmp_path / "model" / "projection.safetensors").write_bytes(b"?")
+    with pytest.raises(CheckpointError, match=r"projection.safetensors cannot be read"):
+        Encoder.load(tmp_path / "model")
+
+
+def test_what_only_a_multi_vector_model_has_a_use_for_is_refused():
+    tables = {"training": {"output": "x", "steps": 1}, "data": [{"path": "x"}]}
+    with pytest.raises(InvalidParameterError, match=r"identifiers.dim.*unless the method is multi-vector"):
+        build_recipe(tables | {"identifiers": {"method": "seal", "dim": 64}})
+    with pytest.raises(InvalidParameterError, match=r"identifiers.alignment.*xtr-in-batch"):
+        build_recipe(tables | {"identifiers": {"method": "multi-vector", "alignment": "xtr:40"}})
 
 
 def test_spans_are_scored_by_their_own_tokens(tiny_model):

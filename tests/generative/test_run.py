@@ -1,6 +1,7 @@
 """From a recipe to rankings: every method learns, goes on after an interruption, and finds what it learnt."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from weft.cli.main import main
 from weft.errors import CheckpointError, DataError, IndexFormatError, WeftError
 from weft.generative.checkpoints import SIZES
 from weft.generative.corpus import read_data
+from weft.generative.explaining import explain_decoded
 from weft.generative.methods import prepare
 from weft.generative.model import GenerativeModel
 from weft.generative.recipes import build_recipe
@@ -71,7 +73,10 @@ def test_it_finds_what_it_learnt(trained, collection, capsys):
     queries = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
     with Retriever.open(output / "ix") as retriever:
         rankings = retriever.search([query["text"] for query in queries], 5)
+        assert all(len(ranking) == 5 for ranking in rankings) or method == "seal"
         assert all(0 < len(ranking) <= 5 for ranking in rankings)
+        for ranking in rankings:  # what was said adds up to the scores
+            assert [sum(one.score for one in said) for said in ranking.said] == pytest.approx(ranking.scores, rel=1e-4)
         assert all(retriever.get(name) is not None for ranking in rankings for name in ranking.ids)
         found = sum(f"d{number // 2}" in ranking.ids for number, ranking in enumerate(rankings))
         assert found > 0.5 * len(queries)  # by chance: 5 of 24
@@ -116,6 +121,48 @@ def test_embeddings_may_learn_faster(collection, tmp_path, method):
         assert moved == pytest.approx(1e-2 if name in tables else 1e-3, rel=0.02), name
 
 
+def test_half_precision_devices_and_progress(collection, tmp_path, capsys):
+    made = recipe(collection, tmp_path, "seal", steps=30, log_every=10, precision="bf16")
+    train(made, device="cpu")
+    err = capsys.readouterr().err
+    assert "step 10 of 30, loss " in err  # off a terminal, where a bar would be noise
+    assert losses(tmp_path)[-1] < losses(tmp_path)[0]
+    folder = str(tmp_path / "ix")
+    assert main(["generative", "index", str(collection), "-o", folder, "-m", str(tmp_path / "model")]) == 0
+    capsys.readouterr()
+    rankings = {}
+    for precision in ("fp32", "bf16"):
+        arguments = ["generative", "search", folder, "red cat", "--json", "--device", "cpu", "--precision", precision]
+        assert main(arguments) == 0
+        rankings[precision] = json.loads(capsys.readouterr().out)["results"]
+    full, half = ({r["id"]: r["score"] for r in found} for found in rankings.values())
+    both = full.keys() & half.keys()
+    assert len(both) > 0.5 * len(full)
+    for wrong, said in (
+        (["--device", "gpu7"], "'device' parameter"),
+        (["--device", "meta"], "'device' parameter"),
+        (["--precision", "fp8"], "'precision' parameter"),
+    ):
+        assert main(["generative", "search", folder, "red cat", *wrong]) == 1
+        err = capsys.readouterr().err
+        assert said in err
+        assert err.count("\n") == 1
+
+
+def test_a_base_that_is_not_there_is_one_line(collection, tmp_path, capsys):
+    (tmp_path / "r.toml").write_text(
+        f'[model]\nbase = "{tmp_path}/none"\n[identifiers]\nmethod = "seal"\n'
+        f'[training]\noutput = "{tmp_path}/out"\nsteps = 1\n[[data]]\npath = "nowhere"\n'
+    )
+    arguments = ["generative", "train", str(tmp_path / "r.toml"), "--check"]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == "weft: no such folder: 'nowhere'\n"
+    assert main([*arguments, f"data.path={collection}"]) == 1
+    assert capsys.readouterr().err == f"weft: no such model folder: '{tmp_path}/none'\n"
+    assert main([*arguments, f"data.1.path={collection}", "model.base=", "data.documents=5"]) == 0
+    assert capsys.readouterr().out.startswith("data      5 documents")
+
+
 def test_check_says_what_it_found(collection, tmp_path):
     lines = check(recipe(collection, tmp_path, "dsi", epochs=2.0))
     assert lines[0] == "data      24 documents, 48 pairs, 0 held out"
@@ -132,7 +179,56 @@ def test_searching_from_the_command_line(trained, capsys, tmp_path):
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["query_id"] for row in rows] == ["a", "b"]
     assert rows[0]["method"] == METHODS[method]["method"]
-    assert set(rows[0]["results"][0]) == {"rank", "id", "score", "snippet", "text", "metadata"}
+    first = rows[0]["results"][0]
+    assert set(first) == {"rank", "id", "score", "snippet", "text", "metadata", "said"}
+    if method == "seal":
+        assert all(one["text"] in first["text"] for one in first["said"])
+    elif METHODS[method]["method"] == "genre":
+        assert first["text"].startswith(first["said"][0]["text"])
+    else:
+        assert re.fullmatch(r"\d+(-\d+)*", first["said"][0]["text"])
+    wrong = "odds" if method == "seal" else "lm"  # the others rank by log p alone
+    assert main(["generative", "search", str(output / "ix"), "red cat", "--scoring", wrong]) == 1
+    assert "'scoring' parameter" in capsys.readouterr().err
+
+
+def test_explaining_what_was_decoded(trained, capsys, tmp_path):
+    """GENRE was explained by another text than its title, DSI refused, SEAL's n-grams nowhere to be seen."""
+    method, output = trained
+    with Retriever.open(output / "ix") as retriever:
+        (ranking,) = retriever.search(["red cat"], 2)
+        found = explain_decoded(retriever, "red cat", 2)
+        assert [why.id for why in found] == list(ranking.ids)
+        for why, said, score in zip(found, ranking.said, ranking.scores, strict=True):
+            if method == "seal":
+                assert why.score == pytest.approx(score, rel=1e-5)
+                assert [token.text for token in why.query.tokens] == [one.text for one in said]
+                assert [token.contribution for token in why.query.tokens] == pytest.approx([o.score for o in said])
+            else:
+                assert f"log p {score:.3f}" in why.alignment
+                assert "logits that sum to" in why.alignment
+                tokens = [token.text for token in why.document.tokens]
+                if METHODS[method]["method"] == "dsi":
+                    assert tokens == [*said[0].text.split("-"), "end"]
+                else:
+                    assert retriever.get(why.id).text.startswith(said[0].text)
+                    assert len(tokens) == len(said[0].tokens) + 1
+                    assert " ".join(why.document.text.split()) == " ".join(said[0].text.split())
+            assert why.total == pytest.approx(why.score, rel=1e-4, abs=1e-5)
+    page = tmp_path / "why.html"
+    assert main(["generative", "explain", str(output / "ix"), "red cat", ranking.ids[0], "--html", str(page)]) == 0
+    assert ranking.ids[0] in page.read_text(encoding="utf-8")
+    capsys.readouterr()
+    for arguments, message in (
+        ([str(output / "ix"), "red cat", "gone"], "the index has no document 'gone'"),
+        ([str(output / "ix"), "red cat", "--tokens", "3"], "--tokens is for a model and a text"),
+        ([str(output / "model"), "red cat"], "is no index: give the text"),
+    ):
+        assert main(["generative", "explain", *arguments]) == 1
+        assert message in capsys.readouterr().err
+    if method in ("genre", "dsi"):
+        assert main(["generative", "explain", str(output / "model"), "red cat", "the cat"]) == 1
+        assert "make an index" in capsys.readouterr().err
 
 
 def test_wrong_models_documents_and_words(trained, collection, tmp_path, capsys):

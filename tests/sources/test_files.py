@@ -5,15 +5,18 @@ import gzip
 import io
 import json
 import os
+import shutil
 import sys
 
 import pytest
 
 from sources.made_files import HTML, docx, pdf
 from weft.errors import DataError, MissingExtraError
-from weft.sources.files import page_of, read_sources
+from weft.ingest.passages import place_of
+from weft.sources.files import read_sources
 from weft.sources.find import Selection, Skipped, find, is_under
 from weft.sources.records import Fields
+from weft.types import Document
 
 
 class Reading:
@@ -63,27 +66,30 @@ class TestTexts:
         (tmp_path / "a.md").write_text(text)
         (document,) = Reading(tmp_path).documents.values()
         assert document.metadata.get("title") == title
-        assert document.text == text
+        assert document.text == text.removeprefix("---\ndate: 2020\ntitle: 'A fox'\n---\n")
 
     def test_html(self, tmp_path):
-        pytest.importorskip("bs4", reason="needs the files extra: pip install 'weft-search[files]'")
+        pytest.importorskip("lxml", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "a.html").write_text(HTML)
         (document,) = Reading(tmp_path).documents.values()
         assert document.metadata["title"] == "The fox"
         assert document.text == "Foxes\n\nThe quicker fox\njumps.\n\none\ntwo\n\na b\n\nx  =  1"
 
     def test_pdf(self, tmp_path):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
+        pytest.importorskip("pypdf", reason="writes the file")
+        pytest.importorskip("pypdfium2", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "a.pdf").write_bytes(pdf("The quick fox\njumps over", "the lazy dog", title="Foxes"))
         reading = Reading(tmp_path)
         ((name, document),) = reading.documents.items()
         assert document.text == "The quick fox\njumps over\n\nthe lazy dog"
         assert document.metadata["title"] == "Foxes"
-        starts = reading.sources[name].page_starts()
-        assert [page_of(document.text.index(word), starts) for word in ("quick", "over", "lazy")] == [1, 1, 2]
+        layout = reading.sources[name].layout()
+        places = [document.text.index(word) for word in ("quick", "over", "lazy")]
+        assert [place_of(Document("", "", {"start": start}), layout, True)["page"] for start in places] == [1, 1, 2]
 
     def test_bad_pdfs(self, tmp_path):
-        pytest.importorskip("pypdf", reason="needs the files extra: pip install 'weft-search[files]'")
+        pytest.importorskip("pypdf", reason="writes the file")
+        pytest.importorskip("pypdfium2", reason="needs the files extra: pip install 'weft-search[files]'")
         (tmp_path / "secret.pdf").write_bytes(pdf("hidden", password="x"))
         (tmp_path / "scan.pdf").write_bytes(pdf(""))
         (tmp_path / "torn.pdf").write_bytes(pdf("The quick fox")[:200])
@@ -106,9 +112,9 @@ class TestTexts:
     @pytest.mark.parametrize(
         ("name", "module", "package"),
         [
-            ("a.pdf", "pypdf", "pypdf"),
+            ("a.pdf", "pypdfium2", "pypdfium2"),
             ("a.docx", "docx", "python-docx"),
-            ("a.html", "bs4", "beautifulsoup4"),
+            ("a.html", "lxml", "lxml"),
             ("a.parquet", "pyarrow.parquet", "pyarrow"),
         ],
     )
@@ -188,8 +194,8 @@ class TestFolders:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(name)
         assert set(Reading(tmp_path, include=("*.md", "*.py")).texts()) == {"a.md", "c.md", "drafts.md", "d.md", "e.py"}
-        assert set(Reading(tmp_path, exclude=("drafts", "*.txt")).texts()) == {"a.md", "drafts.md", "d.md"}
-        assert set(Reading(tmp_path, exclude=("sub/deep",)).texts()) == {"a.md", "b.txt", "c.md", "drafts.md"}
+        assert set(Reading(tmp_path, exclude=("drafts", "*.txt")).texts()) == {"a.md", "drafts.md", "d.md", "e.py"}
+        assert set(Reading(tmp_path, exclude=("sub/deep",)).texts()) == {"a.md", "b.txt", "c.md", "drafts.md", "e.py"}
 
     def test_ids_are_paths_as_given(self, tmp_path, monkeypatch):
         (tmp_path / "docs").mkdir()
@@ -227,10 +233,10 @@ class TestRecords:
         path = tmp_path / "a.jsonl"
         path.write_bytes(b"\n".join(rows))
         reading = Reading(path)
-        assert reading.documents["7"].text == "T\none"
-        assert reading.documents["7"].metadata == {"path": str(path), "title": "T", "year": 2020, "tags": ["a"]}
+        assert reading.documents[f"{path}:7"].text == "T\none"
+        assert reading.documents[f"{path}:7"].metadata == {"path": str(path), "title": "T", "year": 2020, "tags": ["a"]}
         assert reading.documents[f"{path}:6"].text == "café"
-        assert reading.documents["x"].metadata["lang"] == "en"
+        assert reading.documents[f"{path}:x"].metadata["lang"] == "en"
         assert [str(skipped) for skipped in reading.skipped] == [
             f"{path}, line 3: not JSON (Expecting value)",
             f"{path}, line 4: expected an object, got list",
@@ -247,7 +253,7 @@ class TestRecords:
         (tmp_path / "a.jsonl").write_text("\n".join(rows))
         reading = Reading(tmp_path)
         (document,) = reading.documents.values()
-        assert document.id == "?"
+        assert document.id == f"{tmp_path}/a.jsonl:?"
         assert document.text == "lone ? and \0"
         json.dumps(document.metadata, allow_nan=False).encode()
         assert [skipped.line for skipped in reading.skipped] == [2, 3, 4]
@@ -258,7 +264,7 @@ class TestRecords:
             file.write(b'{"id": "z", "text": "packed"}\n')
         (tmp_path / "b.jsonl.gz").write_bytes((tmp_path / "a.jsonl.gz").read_bytes()[:-9])
         reading = Reading(tmp_path)
-        assert reading.documents["z"].text == "packed"
+        assert reading.documents[f"{tmp_path}/a.jsonl.gz:z"].text == "packed"
         assert "gzip" in reading.reasons["b.jsonl.gz"]
 
     def test_csv(self, tmp_path):
@@ -267,8 +273,8 @@ class TestRecords:
             'id,text,year,price,zip,note\n1,"a, b\nc",2020,1.5,007,caf\u00e9\n2,d,,,,\n3,e,1,2,3,4,5\n'.encode()
         )
         reading = Reading(path)
-        assert reading.documents["1"].text == "a, b\nc"
-        assert reading.documents["1"].metadata == {
+        assert reading.documents[f"{path}:1"].text == "a, b\nc"
+        assert reading.documents[f"{path}:1"].metadata == {
             "path": str(path),
             "year": 2020,
             "price": 1.5,
@@ -281,12 +287,15 @@ class TestRecords:
         (tmp_path / "a.csv").write_bytes("id;text\n1;naïve, yes\n".encode("cp1252"))
         (tmp_path / "b.csv").write_bytes("id,text\n2,naïve\n".encode("utf-16"))
         documents = Reading(tmp_path).documents
-        assert (documents["1"].text, documents["2"].text) == ("naïve, yes", "naïve")
+        assert (documents[f"{tmp_path}/a.csv:1"].text, documents[f"{tmp_path}/b.csv:2"].text) == ("naïve, yes", "naïve")
 
     def test_tsv_without_header(self, tmp_path):
         (tmp_path / "a.tsv").write_text('d1\t"quoted or not\nd2\tplain\n')
         reading = Reading(tmp_path, fields=Fields(id="1", text="2"))
-        assert {name: d.text for name, d in reading.documents.items()} == {"d1": '"quoted or not', "d2": "plain"}
+        assert {name: d.text for name, d in reading.documents.items()} == {
+            f"{tmp_path}/a.tsv:d1": '"quoted or not',
+            f"{tmp_path}/a.tsv:d2": "plain",
+        }
 
     def test_parquet(self, tmp_path):
         pyarrow = pytest.importorskip("pyarrow", reason="needs the files extra: pip install 'weft-search[files]'")
@@ -296,25 +305,28 @@ class TestRecords:
         parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
         (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
         reading = Reading(tmp_path)
-        assert reading.documents["1"].text == "one"
-        assert reading.documents["1"].metadata["when"] == "2020-05-01"
-        assert reading.documents["1"].metadata["score"] is None
+        assert reading.documents[f"{tmp_path}/a.parquet:1"].text == "one"
+        assert reading.documents[f"{tmp_path}/a.parquet:1"].metadata["when"] == "2020-05-01"
+        assert reading.documents[f"{tmp_path}/a.parquet:1"].metadata["score"] is None
         assert reading.reasons["b.parquet"].startswith("not readable as Parquet: ")
-        json.dumps(reading.documents["2"].metadata, allow_nan=False)
-        few = Reading(tmp_path / "a.parquet", fields=Fields(metadata=("score",))).documents["2"]
+        json.dumps(reading.documents[f"{tmp_path}/a.parquet:2"].metadata, allow_nan=False)
+        few = Reading(tmp_path / "a.parquet", fields=Fields(metadata=("score",))).documents[f"{tmp_path}/a.parquet:2"]
         assert set(few.metadata) == {"path", "score"}
 
     def test_fields(self, tmp_path):
         (tmp_path / "a.csv").write_text("key,words,head,year\nk,some,H,1\n")
         wanted = Fields(id="key", text="words", title="head", metadata=("year",))
-        assert Reading(tmp_path, fields=wanted).documents["k"].text == "H\nsome"
+        assert Reading(tmp_path, fields=wanted).documents[f"{tmp_path}/a.csv:k"].text == "H\nsome"
         line = "no text field among key, words, head, year: name it with --text-field"
         assert Reading(tmp_path).reasons == {"a.csv": line}
         (skipped,) = Reading(tmp_path, fields=Fields(text="nope")).skipped
         assert "no field 'nope', which --text-field names" in skipped.reason
 
-    def test_beir(self, beir_folder):
-        reading = Reading(beir_folder)
+    def test_beir(self, beir_folder, tmp_path):
+        folder = tmp_path / "collection"
+        shutil.copytree(beir_folder, folder)
+        (folder / "SOURCE.txt").write_text("where it comes from, which is no document of it")
+        reading = Reading(folder)
         assert reading.documents["d0"].text == "red the cat . red cat , stone"
         assert len(reading.documents) == 63
         assert not reading.skipped

@@ -217,9 +217,9 @@ class TestWriters:
     def test_collect_what_a_crash_left(self, store, path):
         store.add(["a"], texts(1))
         store.close()
-        (path / SEGMENTS / "deadbeef.seg").write_bytes(b"half a segment")
+        (path / SEGMENTS / "deadbeefdeadbeef.seg").write_bytes(b"half a segment")
         with Store.open(path) as store:
-            assert check(store).leftovers == ("deadbeef.seg",)
+            assert check(store).leftovers == ("deadbeefdeadbeef.seg",)
             store.add(["b"], texts(1))
             assert sound(store)
 

@@ -50,6 +50,8 @@ def test_mistakes(changes, message):
         ("model", {"query_gate": "lp:5", "document_gate": "lp:0.4"}),
         ("model", {"dim": 0}),
         ("loss", {"alignment": "top-q:3"}),
+        ("loss", {"alignment": "xtr:100"}),  # searches a corpus: xtr-in-batch trains
+        ("loss", {"alignment": "attention"}),
         ("loss", {"scale": -1.0}),
         ("loss", {"teacher": "base"}),
         ("training", {"batch_size": 1}),
@@ -105,10 +107,21 @@ class TestFiles:
         with pytest.raises(RecipeError, match="give --models or set WEFT_MODELS"):
             read_recipe(self.write(tmp_path, self.TEXT), folders={"data": "/d"})
 
-    @pytest.mark.parametrize("change", ["steps=3", "training.steps", "data.path=x"])
+    @pytest.mark.parametrize("change", ["steps=3", "training.steps", "data=x"])
     def test_a_change_that_is_none(self, tmp_path, change):
         with pytest.raises(RecipeError, match=r"table\.key=value"):
             read_recipe(self.write(tmp_path, self.TEXT), [change], {"data": "", "models": ""})
+
+    def test_collections_are_changed_all_or_one(self, tmp_path):
+        path = self.write(tmp_path, self.TEXT + '[[data]]\npath = "{data}/y"\n')
+        folders = {"data": "/d", "models": "/m"}
+        recipe = read_recipe(path, ["data.limit=7", "data.2.path={data}/z"], folders)
+        assert [(source.path, source.limit) for source in recipe.data] == [("/d/x", 7), ("/d/z", 7)]
+        for change in ("data.3.path=x", "data.0.path=x", "data.x.path=x"):
+            with pytest.raises(RecipeError, match=r"2 \[\[data\]\] tables, data.1 the first"):
+                read_recipe(path, [change], folders)
+        with pytest.raises(RecipeError, match=r"unknown key data.spilt"):
+            read_recipe(path, ["data.spilt=train"], folders)
 
     def test_a_change_of_what_is_no_table(self, tmp_path):
         path = self.write(tmp_path, 'notes = "x"\n' + self.TEXT)

@@ -1,6 +1,7 @@
 """Whole training runs of a tiny model: they learn, they resume to the same losses, frozen layers change nothing."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -11,7 +12,7 @@ pytest.importorskip("sentence_transformers")
 
 from safetensors.torch import load_file, save_file
 
-from weft import Encoder
+from weft import Encoder, TextIndex
 from weft.encoders.importers import import_checkpoint
 from weft.encoders.salience import Salience
 from weft.errors import CheckpointError, DataError
@@ -77,6 +78,23 @@ def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
     assert model.encode_document("red cat").shape[1] == 8
 
 
+@pytest.mark.parametrize(
+    ("trained", "searched"),
+    [("top-k:1", "top-k:1"), ("sum-of-max,z=query", "sum-of-max,z=query"), ("xtr-in-batch:8", "xtr")],
+)
+def test_the_model_keeps_the_alignment_it_was_trained_with(recipe, tmp_path, trained, searched):
+    """An index of a model trained with top-k:1 and saliences was searched by the sum of max."""
+    folder = train(recipe(loss={"alignment": trained}, training={"steps": 1}), progress=False)
+    assert Encoder.load(folder).alignment == searched
+    with TextIndex.open(tmp_path / "own.weft", create=True, model=folder) as index:
+        index.add({"a": "red cat", "b": "blue bird round"})
+        assert index.index.alignment == searched
+        assert index.search("red")[0].score == pytest.approx(index.search("red", alignment=searched)[0].score)
+    (folder / "weft_alignment.json").write_text('{"search": "top"}')
+    with pytest.raises(CheckpointError, match=r"weft_alignment.json does not name an alignment"):
+        Encoder.load(folder)
+
+
 def test_resumes_to_the_same_losses(recipe):
     gates = {"query_gate": "lp:0.5", "document_gate": "lp:0.4"}
     whole = losses(train(recipe("whole", model=gates), progress=False))
@@ -116,6 +134,12 @@ def test_a_finished_run_takes_no_further_step(recipe):
     assert set(losses(folder)) == {1, 2, 3}
 
 
+@pytest.mark.parametrize("projection", ["pca", "random"])
+def test_more_dimensions_than_the_base_has_are_refused(recipe, projection):
+    with pytest.raises(DataError, match=r"model.dim must be at most 16, the width of .*; got 4000"):
+        check(recipe(model={"dim": 4000, "projection": projection}))
+
+
 def test_a_random_projection_is_the_seed_s(recipe):
     models = [assemble(recipe(model={"projection": "random"}, training={"seed": s})).model for s in (3, 3, 4)]
     a, b, c = (dict(model.named_parameters())["2.linear.weight"] for model in models)
@@ -129,7 +153,9 @@ def test_distillation_needs_somebody_to_learn_from(recipe, tmp_path):
     rows = [{"query": f"red {x}", "positive": f"a red {x}", "scores": [1.0]} for x in ("cat", "dog", "tree", "car")]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     scored = {"path": str(tmp_path / "rows.jsonl"), "format": "jsonl"}
-    assert "loss" in check(recipe(loss={"distillation": 0.5}, data=scored))[-2]
+    *_, loss, memory, _ = check(recipe(loss={"distillation": 0.5}, data=scored))
+    assert loss.startswith("loss")
+    assert re.fullmatch(r"memory +0.00 GiB for the scores of 4 queries with 4 documents", memory)
 
 
 def test_a_base_s_markers_are_trained_with(recipe, tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ from weft.alignment.backend import Array
 from weft.alignment.spec import Spec
 from weft.errors import invalid
 
-
 LEAST_Z = 1e-6
 """A Z = ΣA above 0 counts as this much at least: saliences that all but vanish must neither blow up a score nor make
 its gradient, which has 1/Z², infinite."""

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from array_api_compat import array_namespace
 
 from weft.alignment.backend import Array, as_array, as_float, like, top_mask
-from weft.alignment.lp import GRADIENTS, entropy_lp
+from weft.alignment.lp import GRADIENTS, METHODS, entropy_lp
 from weft.alignment.pairwise import ROUNDING
 from weft.alignment.spec import Spec
-from weft.checks import check_fraction, check_positive
+from weft.checks import check_count, check_fraction, check_positive
 from weft.errors import invalid
 
 
@@ -41,21 +41,38 @@ def budget(alpha: float, mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class EntropyLPGate(Gate):
-    """λ from the entropy-regularised LP with budget ⌈α·m⌉ (eq. 4-5)."""
+    """λ from the entropy-regularised LP with budget ⌈α·m⌉ (eq. 4-5).
+
+    ``method="eq5"`` is the paper's coordinate ascent as written, cut off after `iterations` steps;
+    ``gradient="iterations"`` goes back through it.
+    """
 
     name: ClassVar[str] = "lp"
     alpha: float
     eps: float = 0.002
     gradient: str = "implicit"
+    method: str = "exact"
+    iterations: int = 100
 
     def __post_init__(self) -> None:
         self._settle(alpha=check_fraction(self.alpha, "alpha", type(self).__name__))
         self._settle(eps=check_positive(self.eps, "eps", type(self).__name__))
         if self.gradient not in GRADIENTS:
             raise invalid("gradient", type(self).__name__, f"one of {GRADIENTS}", self.gradient)
+        if self.method not in METHODS:
+            raise invalid("method", type(self).__name__, f"one of {METHODS}", self.method)
+        self._settle(iterations=check_count(self.iterations, "iterations", type(self).__name__))
 
     def __call__(self, s: Array, mask: Array) -> Array:
-        return entropy_lp(s, budget(self.alpha, mask), eps=self.eps, mask=mask, gradient=self.gradient)
+        return entropy_lp(
+            s,
+            budget(self.alpha, mask),
+            eps=self.eps,
+            mask=mask,
+            method=self.method,
+            max_iterations=self.iterations,
+            gradient=self.gradient,
+        )
 
 
 @dataclass(frozen=True)

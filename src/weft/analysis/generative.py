@@ -234,8 +234,12 @@ class Workshop:
 
     def _form(self, kind: Kind) -> list[Any]:
         """What a multi-vector model has beside the recipe: its alignment, and tokens of a document at the most."""
-        options = self.lab.options
-        return [kind.alignment, 64 if options.quick else options.length] if kind.alignment else []
+        return [kind.alignment, self.document_length] if kind.alignment else []
+
+    @property
+    def document_length(self) -> int:
+        """Tokens of a document that models read at the most."""
+        return 64 if self.lab.options.quick else self.lab.options.length
 
     def _options(self, kind: Kind) -> dict[str, Any]:
         if not kind.alignment:
@@ -308,7 +312,9 @@ def _key_of(folder: Path) -> str:
         return Q_TO_D.key if str(found["alignment"]).startswith("sum-of-max") else D_TO_Q.key
     if method == "dsi" and found.get("pawa"):
         return "dsi-pawa"
-    return "genre-np" if method == "genre" and found.get("frozen_table") else method
+    if method == "genre" and found.get("frozen_table"):
+        return f"genre-np-{found.get('np', 'base')}"
+    return method
 
 
 def _without(tables: Mapping[str, Any], key: str) -> dict[str, Any]:

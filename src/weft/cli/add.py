@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, Model, stdin_of_texts
+from weft.cli.opening import IndexPath, Json, Model, for_stdout, shown, stdin_of_texts
 from weft.errors import DataError, invalid
 from weft.text_index import TextIndex
 from weft.types import Document
@@ -50,13 +50,13 @@ def add(
     with TextIndex.open(index, model=model, lock=True) as opened:
         opened.add_sources(_added(sources), summary=summary, progress=None if text is None else False)
     for skipped in summary.skipped:
-        typer.echo(f"weft: skipped {skipped}", err=True)
+        typer.echo(f"weft: skipped {shown(str(skipped))}", err=True)
     if as_json:
         counts = {name: getattr(summary, name) for name in ("added", "updated", "unchanged", "passages")}
         typer.echo(json.dumps({**counts, "ids": summary.ids}, ensure_ascii=False))
     else:
         for name in summary.ids:
-            typer.echo(name)
+            typer.echo(for_stdout(name))
         typer.echo(f"{index}: {summary}", err=True)
 
 

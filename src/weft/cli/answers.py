@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.cli.opening import shown
 from weft.errors import DataError
 from weft.ingest import own_metadata
 
@@ -135,7 +136,8 @@ def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]]
     from rich.padding import Padding
     from rich.text import Text
 
-    from weft.explain.terminal import highlighted, printable
+    from weft.explain.printable import printable
+    from weft.explain.terminal import highlighted
 
     if not results:
         out.print(Text("nothing found", "dim"))
@@ -185,12 +187,12 @@ def print_run(ranking: Ranking, query_id: str, tag: str | None) -> None:
     for rank, result in enumerate(ranking, 1):
         cells = [query_id, result.id, str(rank), f"{result.score:.6f}"]
         if tag is None:
-            typer.echo("\t".join(" ".join(cell.split("\t")) for cell in cells))
+            typer.echo("\t".join(shown(cell) for cell in cells))
             continue
         for cell in (query_id, result.id, tag):
             if len(cell.split()) != 1:
                 raise DataError(f"{cell!r} has spaces, which a TREC run cannot hold: use --tsv or --json")
-        typer.echo(" ".join((query_id, "Q0", *cells[1:], tag)))
+        typer.echo(shown(" ".join((query_id, "Q0", *cells[1:], tag))))
 
 
 def show_explanations(found: Sequence[Explanation], html: Path | None, json_: bool, pairs: int) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json
+from weft.cli.opening import IndexPath, Json, for_stdout
 from weft.errors import DataError, invalid
 from weft.text_index import TextIndex
 
@@ -40,5 +40,5 @@ def delete(
         return
     if dry_run:
         for name in doomed:
-            typer.echo(name)
+            typer.echo(for_stdout(name))
     typer.echo(f"{index}: {count:,} {'would be deleted' if dry_run else 'deleted'}", err=dry_run)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.opening import Model
+from weft.cli.serve import server_room, start
 from weft.errors import CheckpointError, IndexFormatError, IndexStateError
 from weft.text_index import TextIndex, is_taken
 from weft.types import Document
@@ -31,15 +32,18 @@ SHOWN = ("window-corners", "lizard-window", "clean-fingers")
 def demo(
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="Where to keep the demo's index.")] = Path("demo.weft"),
     model: Model = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Open the search page on it, in a browser.")] = False,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="With --serve; 0 chooses one.")] = 8080,
 ) -> None:
     """See it at work on a small collection.
 
     Indexes the passages that come with weft, searches them, explains a result, and measures all judged queries.
     """
     from weft.cli.answers import console
-    from weft.explain.terminal import print_explanations
     from weft.sources.beir import DEMO, Collection
 
+    if serve:
+        server_room()  # what is missing is told before any work
     collection = Collection.read(DEMO)
     out = console()
     with _opened(index, model, collection) as texts:
@@ -48,20 +52,52 @@ def demo(
         took = time.perf_counter() - begun
         done = f"indexed in {took:.1f} s" if summary.passages else "already indexed"
         out.print(f"{len(texts):,} passages {done} with {texts.encoder.name}: {index}\n", style="dim")
-        for name in SHOWN:
-            _show(texts, collection.queries[name], out)
-        out.rule("Why the first one was found", align="left", style="dim")
-        print_explanations(out, texts.explain(collection.queries[SHOWN[0]]), pairs=8)
-        out.rule(f"All {len(collection.queries)} judged queries", align="left", style="dim")
-        out.print(_measured(texts, collection))
+        if not serve:
+            _tour(texts, collection, out)
+    if serve:
+        _serve(index, model, port)
+        return
     weft, question = _program(), collection.queries[SHOWN[0]]
     for what, line in (
         ("See the explanation in a browser", f'explain {index} "{question}" --html why.html'),
         ("Ask it anything", f"search {index}"),
+        ("Search it in a browser", f"demo {index} --serve"),
         ("Index your own files", "index FOLDER -o notes.weft"),
     ):
         out.print(f"\n{what}:", style="dim")
         out.print(f"  {weft} {line}", soft_wrap=True)
+
+
+def _tour(texts: TextIndex, collection: Collection, out: Console) -> None:
+    """Show some searches, an explanation, and how good all searches are."""
+    from weft.explain.terminal import print_explanations
+
+    for name in SHOWN:
+        _show(texts, collection.queries[name], out)
+    out.rule("Why the first one was found", align="left", style="dim")
+    print_explanations(out, texts.explain(collection.queries[SHOWN[0]]), pairs=8)
+    out.rule(f"All {len(collection.queries)} judged queries", align="left", style="dim")
+    out.print(_measured(texts, collection))
+
+
+def _serve(index: Path, model: str | None, port: int) -> None:
+    """Serve the demo's index on this machine, and open the page where a person watches."""
+    import webbrowser
+
+    from weft.serving.naming import named, open_indexes
+
+    def opened(address: str) -> None:
+        if sys.stdout.isatty():
+            webbrowser.open(address)
+
+    start(
+        open_indexes(named([index]), model),
+        host="127.0.0.1",
+        port=port,
+        keys=None,
+        limits={},
+        also=opened,
+    )
 
 
 def _opened(path: Path, model: str | None, collection: Collection) -> TextIndex:

@@ -232,7 +232,7 @@ def _systems(models: _Models) -> list[System]:
         name, folder = _named(text) if text else ("weft", "")
         load = cache(partial(Encoder.load, folder or None, document_length=models.length))
         made = LateInteraction(name, load, models.work, models.threads)
-        systems += [made.system(alignment) for alignment in models.alignments or ("sum-of-max",)]
+        systems += [made.system(alignment) for alignment in models.alignments or (load().alignment or "sum-of-max",)]
     if not systems:
         raise DataError("nothing to measure: --no-bm25, --no-late and no --single")
     return systems

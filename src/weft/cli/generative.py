@@ -25,10 +25,12 @@ from weft.cli.answers import (
     readable,
 )
 from weft.cli.opening import Json, stdin_of_texts
+from weft.cli.recipes import find_recipe
 from weft.errors import DataError, missing_extra
 
 if TYPE_CHECKING:
     from weft.explain.snippet import Fragment
+    from weft.generative.answers import DecodedRanking
     from weft.generative.retriever import Retriever
     from weft.sources.find import Skipped
     from weft.types import Document, Ranking
@@ -41,24 +43,28 @@ generative = typer.Typer(
 )
 
 _AT_ONCE = 64
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, …; by default an accelerator, if there is one.", show_default=False)
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use.")]
 
 
 @generative.command()
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/generative/seal-small.toml.")],
+    recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as seal-small.")],
     changes: Annotated[list[str] | None, typer.Argument(help="table.key=value, as many as wanted.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
     models: Annotated[str | None, typer.Option(help="The same for {models}.", envvar="WEFT_MODELS")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoint there is.")] = False,
+    device: Device = None,
     threads: Threads = None,
 ) -> None:
     """Train the model of RECIPE; an interrupted run goes on from its last checkpoint."""
     from weft.generative.recipes import read_recipe
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
-    wanted = read_recipe(recipe, changes or (), folders)
+    wanted = read_recipe(find_recipe(recipe, "generative"), changes or (), folders)
     begin_torch("training", threads)
     from weft.generative import run
 
@@ -66,7 +72,7 @@ def train(
     if check:
         typer.echo("\n".join(run.check(wanted, embed)))
     else:
-        typer.echo(run.train(wanted, resume=not fresh, embed=embed))
+        typer.echo(run.train(wanted, resume=not fresh, embed=embed, device=device))
 
 
 @generative.command()
@@ -107,8 +113,12 @@ def search(
     k: Top = 10,
     beams: Annotated[int, typer.Option(min=1, help="Hypotheses kept while decoding.")] = 15,
     scoring: Annotated[
-        str, typer.Option(help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).")
-    ] = "log-odds",
+        str | None,
+        typer.Option(
+            help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).",
+            show_default="log-odds",
+        ),
+    ] = None,
     queries: QueryFile = None,
     json_: Json = False,
     tsv: Tsv = False,
@@ -117,6 +127,8 @@ def search(
     model: Annotated[
         str | None, typer.Option("--model", "-m", metavar="FOLDER", help="The model; by default the one of the index.")
     ] = None,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="fp32, or bf16 for half the memory.")] = "fp32",
     threads: Threads = None,
 ) -> None:
     """Search INDEX by decoding identifiers of documents; one query, or a file of them."""
@@ -131,7 +143,7 @@ def search(
     begin_torch("generative retrieval", threads)
     from weft.generative.retriever import Retriever
 
-    with Retriever.open(index, model) as retriever:
+    with Retriever.open(index, model, device=device, precision=precision) as retriever:
         for start in range(0, len(asked), _AT_ONCE):
             part = asked[start : start + _AT_ONCE]
             rankings = retriever.search([one.text for one in part], k, beams=beams, scoring=scoring)
@@ -195,9 +207,11 @@ def _shown(retriever: Retriever, ranking: Ranking, rank: int) -> tuple[Document,
     return document, pieces
 
 
-def _as_json(retriever: Retriever, ranking: Ranking, asked: Any) -> str:
+def _as_json(retriever: Retriever, ranking: DecodedRanking, asked: Any) -> str:
     results = [
-        json_result(rank, result, *_shown(retriever, ranking, rank - 1)) for rank, result in enumerate(ranking, 1)
+        json_result(rank, result, *_shown(retriever, ranking, rank - 1))
+        | {"said": [{"text": one.text, "score": one.score} for one in ranking.said[rank - 1]]}
+        for rank, result in enumerate(ranking, 1)
     ]
     row = {
         "schema": "weft.generative.search/1",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json
+from weft.cli.opening import IndexPath, Json, for_stdout
 from weft.errors import DataError
 from weft.ingest import own_metadata
 from weft.text_index import TextIndex
@@ -27,11 +27,11 @@ def get(
                 row = {"id": document.id, "text": document.text, "metadata": document.metadata}
                 typer.echo(json.dumps(row, ensure_ascii=False))
                 continue
-            typer.secho(document.id, bold=True)
+            typer.secho(for_stdout(document.id), bold=True)
             for key, value in own_metadata(document).items():  # our own notes only --json has
                 shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                typer.secho(f"  {key}: {shown}", dim=True)
-            typer.echo(f"\n{document.text.strip()}\n")
+                typer.secho(for_stdout(f"  {key}: {shown}"), dim=True)
+            typer.echo(for_stdout(f"\n{document.text.strip()}\n"))
     missing = [name for name, documents in found.items() if not documents]
     if missing:
         raise DataError(f"no document {', '.join(map(repr, missing))} in {index}")

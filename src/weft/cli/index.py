@@ -6,12 +6,13 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.opening import InterruptedRunError, Json, Model, stdin_of_texts
+from weft.cli.opening import InterruptedRunError, Json, Model, shown, stdin_of_texts
 from weft.errors import DataError, IndexFormatError
 from weft.text_index import TextIndex, is_taken
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from weft.sources.find import Skipped
 
 _LISTED = 10
-_NO_KIND = "of no known kind"
+_ALIKE = 3  # of one reason are listed; of more, only how many there are
+
+
+class Scope(StrEnum):
+    """Where an id of a row is unique."""
+
+    file = "file"
+    everywhere = "global"
 
 
 def index(
@@ -32,7 +40,12 @@ def index(
         list[str] | None, typer.Option(help="Only files like this, such as '*.md'; may be repeated.")
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="No files or folders like this; may be repeated.")] = None,
+    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Leave out what .gitignore files name.")] = True,
+    follow_links: Annotated[bool, typer.Option("--follow-links", help="Follow links out of the folders.")] = False,
     id_field: Annotated[str | None, typer.Option(help="Of JSON lines, CSV, TSV, Parquet: the ids.")] = None,
+    id_scope: Annotated[
+        Scope, typer.Option(help="Whether ids of rows are unique in their file, or in all files.")
+    ] = Scope.file,
     text_field: Annotated[str | None, typer.Option(help="The texts.")] = None,
     title_field: Annotated[str | None, typer.Option(help="The titles, which go before the texts.")] = None,
     metadata_fields: Annotated[
@@ -56,35 +69,35 @@ def index(
 ) -> None:
     """Index files, folders, stdin.
 
-    Reads .txt .md .html .pdf .docx, rows of .jsonl .csv .tsv .parquet, and BEIR folders.
+    Reads text, Markdown, HTML, PDF, Word, Excel, EPUB, e-mail, notebooks and source code, rows of .jsonl .json .csv
+    .tsv .parquet, and BEIR folders.
 
     Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way. What
     was written is merged with the rest in the end; there is no need for weft compact.
     """
     from weft.ingest import Summary
-    from weft.sources.files import read_sources
-    from weft.sources.find import STDIN, Selection, Skipped, find, name_of
+    from weft.sources.find import STDIN, Selection, Skipped, find
     from weft.sources.records import Fields
 
-    fields = Fields(id_field, text_field, title_field, _names(metadata_fields))
-    selection = Selection(tuple(include or ()), tuple(exclude or ()))
+    fields = Fields(id_field, text_field, title_field, _names(metadata_fields), id_scope.value)
+    selection = Selection(tuple(include or ()), tuple(exclude or ()), ignore, follow_links)
     summary = Summary()
     found = find(paths, selection, summary.skipped.append)
     if not found:
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
     opened, fresh = _open(output, model, bits, beta_d)
     with opened:
-        stdin = stdin_of_texts() if any(file.name == STDIN for file in found) else None
-        sources = read_sources(found, fields, summary.skipped.append, stdin=stdin, largest=max_size * 2**20)
         try:
-            opened.add_sources(
-                sources,
-                roots=[path if path == STDIN else name_of(Path(path)) for path in paths] if sync else None,
+            opened.add_found(
+                found,
+                fields=fields,
+                roots=paths if sync else None,
+                stdin=stdin_of_texts() if any(file.name == STDIN for file in found) else None,
+                largest=max_size * 2**20,
                 split=split,
                 length=length,
                 threads=threads,
                 progress=progress,
-                total=sum(file.size for file in found) or None,
                 summary=summary,
             )
         except KeyboardInterrupt:
@@ -102,8 +115,9 @@ def index(
         typer.echo(f"weft: {summary.cut:,} documents were cut to the model's length; --split keeps all", err=True)
     typer.echo(_as_json(summary) if as_json else f"{output}: {summary}")
     asked = {file.name for file in found if file.asked}
-    if any(isinstance(s, Skipped) and s.line is None and s.path in asked for s in summary.skipped):
-        raise typer.Exit(1)  # a file that was asked for by name is not in the index
+    unread = any(isinstance(s, Skipped) and s.line is None and s.path in asked for s in summary.skipped)
+    if unread or summary.clashes:  # what was asked for by name, or one of two documents of one id, is not in the index
+        raise typer.Exit(1)
 
 
 def _open(output: Path, model: str | None, bits: int | None, beta_d: float | None) -> tuple[TextIndex, bool]:
@@ -145,17 +159,38 @@ def _say_skipped(skipped: Iterable[Skipped]) -> None:
 
 
 def _lines(skipped: Iterable[Skipped]) -> list[str]:
-    """Write a line for each, but one for all files of no known kind."""
+    """Write a line for each, but one for all files of no known kind, and one for each other reason that is common."""
+    from weft.sources.find import IGNORED, NO_KIND
+
     listed = list(skipped)
-    kinds = Counter(Path(s.path).suffix or s.path for s in listed if s.reason.startswith(_NO_KIND))
-    lines = [str(s) for s in listed if not s.reason.startswith(_NO_KIND)]
-    if kinds:
-        common = ", ".join(suffix for suffix, _ in kinds.most_common(5)) + (", …" if len(kinds) > 5 else "")
-        total = sum(kinds.values())
-        lines.append(f"{total:,} {'file' if total == 1 else 'files'} {_NO_KIND} ({common})")
-    return lines
+    unknown = [Path(s.path).suffix or "no suffix" for s in listed if s.reason.startswith(NO_KIND)]
+    ignored = sum(s.reason == IGNORED for s in listed)
+    others = [s for s in listed if not s.reason.startswith((NO_KIND, IGNORED))]
+    common = {reason for reason, count in Counter(s.reason for s in others).items() if count > _ALIKE}
+    lines = [str(s) for s in others if s.reason not in common]
+    for reason in sorted(common):
+        alike = [s.path for s in others if s.reason == reason]
+        lines.append(f"{_files(len(alike))}: {reason} ({alike[0]}, …)")
+    if unknown:
+        kinds = Counter(unknown).most_common()
+        named = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds[:_LISTED])
+        more = f", {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
+        lines.append(f"{_files(len(unknown))} {NO_KIND} ({named}{more})")
+    if ignored:
+        lines.append(f"{ignored:,} files and folders {IGNORED} (--no-ignore takes them)")
+    return [shown(line) for line in lines]
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
 def _as_json(summary: Summary) -> str:
-    counts = {name: getattr(summary, name) for name in ("added", "updated", "unchanged", "removed", "passages", "cut")}
-    return json.dumps({**counts, "skipped": [s._asdict() for s in summary.skipped]}, ensure_ascii=False)
+    names = ("added", "updated", "unchanged", "removed", "passages", "cut", "clashes")
+    reasons = Counter(s.reason.partition(" (")[0].partition(":")[0] for s in summary.skipped)
+    found = {
+        **{name: getattr(summary, name) for name in names},
+        "skipped_by_reason": dict(reasons.most_common()),
+        "skipped": [s._asdict() for s in summary.skipped],
+    }
+    return json.dumps(found, ensure_ascii=False)

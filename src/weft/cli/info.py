@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from weft.cli.opening import IndexPath, Json
+from weft.cli.opening import shown as shown_value
 from weft.text_index import TextIndex
 
 
@@ -34,7 +35,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "encoder": found["encoder_fingerprint"] or "unknown",
     }
     for key, value in shown.items():
-        typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {value}")
+        typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {shown_value(value)}")
 
 
 def _deleted(found: dict[str, Any]) -> str:

@@ -27,11 +27,16 @@ from weft.cli import (
     generative,
     generative_explain,
     get,
+    grep,
     index,
     info,
+    mcp,
+    repair,
     search,
+    serve,
     train,
 )
+from weft.cli.opening import shown
 from weft.errors import WeftError
 
 app = typer.Typer(
@@ -47,11 +52,15 @@ app.command("demo")(demo.demo)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("explain")(explain.explain)
+app.command("grep")(grep.grep)
+app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.command("add")(add.add)
 app.command("delete")(delete.delete)
 app.command("get")(get.get)
 app.command("info")(info.info)
 app.command("check")(check.check)
+app.command("repair")(repair.repair)
 app.command("compact")(compact.compact)
 app.command("export")(export.export)
 app.command("train")(train.train)
@@ -94,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (WeftError, OSError) as error:
-        typer.echo(f"weft: {' '.join(str(error).split()) or type(error).__name__}", err=True)
+        typer.echo(f"weft: {shown(str(error)) or type(error).__name__}", err=True)
         return getattr(error, "exit_code", 1)
     if code == 130:
         typer.echo("weft: interrupted", err=True)

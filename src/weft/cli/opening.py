@@ -9,6 +9,7 @@ from typing import IO, Annotated
 import typer
 
 from weft.errors import WeftError
+from weft.explain.printable import printable, printable_line
 
 IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The index: a folder made by weft index.")]
 Model = Annotated[
@@ -33,3 +34,13 @@ def stdin_of_texts() -> IO[bytes]:
     if sys.stdin.isatty():
         typer.echo("weft: reading texts from the terminal, one a line; Ctrl-D ends", err=True)
     return sys.stdin.buffer
+
+
+def shown(text: str) -> str:
+    """Return a message or a name as one line that a terminal only shows."""
+    return printable_line(text)
+
+
+def for_stdout(text: str) -> str:
+    """Return text for stdout: what a terminal only shows, and exactly what there is for a pipe."""
+    return printable(text) if sys.stdout.isatty() else text

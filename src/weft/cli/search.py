@@ -28,7 +28,7 @@ from weft.cli.answers import (
     print_run,
     readable,
 )
-from weft.cli.opening import IndexPath, Json, Model
+from weft.cli.opening import IndexPath, Json, Model, shown
 from weft.errors import DataError, WeftError
 from weft.text_index import TextIndex
 
@@ -93,7 +93,7 @@ def search(
                     else:
                         out = console()
                         if many:
-                            out.print(f"{one.id}  {one.text}", style="bold underline")
+                            out.print(f"{shown(one.id)}  {shown(one.text)}", style="bold underline")
                         print_answer(opened, answer, settings, out)
                         if many:
                             out.print()
@@ -140,4 +140,4 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
                 (last,) = texts.answers([text], settings.k, **settings.searched)
                 print_answer(texts, last, settings, out)
         except WeftError as error:
-            typer.echo(f"weft: {' '.join(str(error).split())}", err=True)
+            typer.echo(f"weft: {shown(str(error))}", err=True)

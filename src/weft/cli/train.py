@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from weft.cli.recipes import find_recipe
+
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A TOML file, such as recipes/xtr-small.toml.")],
+    recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as xtr-small.")],
     changes: Annotated[list[str] | None, typer.Argument(help="table.key=value, as many as wanted.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
@@ -23,7 +24,7 @@ def train(
     from weft.training.recipes import read_recipe
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
-    wanted = read_recipe(recipe, changes or (), folders)
+    wanted = read_recipe(find_recipe(recipe), changes or (), folders)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         import torch

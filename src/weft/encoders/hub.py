@@ -7,8 +7,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from weft.encoders.settings import MODEL_FILE
-from weft.errors import CheckpointError
+from weft.errors import CheckpointError, first_line
 
+PATIENCE = 10
+"""Seconds to wait for the hub's first answer."""
 _SUFFIXES = (".json", ".txt", ".model", ".metadata", ".jinja", ".safetensors")
 
 
@@ -19,20 +21,20 @@ def download(
     from huggingface_hub import HfApi, snapshot_download
 
     options: dict[str, Any] = {"revision": revision, "cache_dir": cache_folder}
+    reason = "which was not asked"
+    if not local_files_only:
+        try:
+            # Unlike a listing, this is asked once: without a network the answer is known at once.
+            found = HfApi().model_info(name, revision=revision, timeout=PATIENCE).siblings or []
+            wanted = needed((file.rfilename for file in found), with_code)
+            return Path(snapshot_download(name, allow_patterns=wanted, **options))
+        except Exception as error:  # no network, or no such model: the cache decides which
+            reason = first_line(error)[:200]
     try:
-        if not local_files_only:
-            try:
-                files = HfApi().list_repo_files(name, revision=revision)
-            except Exception:  # no network, or no such model: the cache decides which
-                local_files_only = True
-            else:
-                wanted = needed(files, with_code)
-                return Path(snapshot_download(name, allow_patterns=wanted, **options))
         return Path(snapshot_download(name, local_files_only=True, **options))
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except Exception:
         raise CheckpointError(
-            f"{name} is neither a folder nor a model that could be found in the cache or on the hub ({reason})"
+            f"{name} is neither a folder, nor a model in the cache, nor one that the hub gave ({reason})"
         ) from None
 
 

@@ -168,7 +168,10 @@ class Settings:
 
     def to_json(self) -> str:
         """Return the text of ``weft_encoder.json``."""
-        return json.dumps({"format": FORMAT} | dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        fields = dataclasses.asdict(self)
+        if not self.alignment:  # earlier versions do not know the key
+            del fields["alignment"]
+        return json.dumps({"format": FORMAT} | fields, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, source: Path) -> Settings:

@@ -52,6 +52,8 @@ class Dataset:
     """Of `ir_datasets`; empty where it has none."""
     drop_own: bool = False
     """See `Task`."""
+    n_queries: int = 0
+    """How many queries it has; another number is another set of questions. 0 if it does not matter."""
 
     def load(self, data: Path | None = None) -> Task:
         """Read it."""
@@ -65,6 +67,12 @@ class Dataset:
             raise DataError(
                 f"{self.name} is not in ir_datasets, and there is {where}: put it there in BEIR's layout "
                 f"(corpus.jsonl, queries.jsonl, qrels/{self.split}.tsv)"
+            )
+        found = len(task.collection.queries)
+        if self.n_queries and found != self.n_queries:
+            raise DataError(
+                f"{str(folder)!r} has {found:,} queries; {self.name} of the papers has {self.n_queries:,}: "
+                "its test set, not its dev set"
             )
         name = self.name.partition(":")[0]
         return replace(task, collection=replace(task.collection, name=name), drop_own=self.drop_own)

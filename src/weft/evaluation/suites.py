@@ -124,10 +124,11 @@ SUITES = {
             "Passages for open-domain questions, as XTR table 3 has them: accuracy by the answers' words.",
             ("top-20", "top-100"),
             (
+                # DPR's test sets. ir_datasets has its dev sets alone, which are other questions.
                 Dataset("EntityQuestions", "entity-questions"),
-                Dataset("NQ", "dpr-nq", "test", "dpr-w100/natural-questions/dev"),
-                Dataset("TriviaQA", "dpr-trivia-qa", "test", "dpr-w100/trivia-qa/dev"),
-                Dataset("SQuAD", "dpr-squad"),
+                Dataset("NQ", "dpr-nq", n_queries=3610),
+                Dataset("TriviaQA", "dpr-trivia-qa", n_queries=11313),
+                Dataset("SQuAD", "dpr-squad", n_queries=10570),
             ),
         ),
         Suite(

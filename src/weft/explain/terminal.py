@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from io import StringIO
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.explain.explanation import Explanation
+from weft.explain.printable import printable
 from weft.explain.snippet import Fragment
 from weft.explain.view import COLOURS, View, view
 from weft.explain.words import Word, WordPair
@@ -19,12 +19,6 @@ from weft.explain.words import Word, WordPair
 _PALETTE = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta")
 assert len(_PALETTE) == COLOURS
 _BAR = 12
-_HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\ufeff"
-
-
-def printable(text: str) -> str:
-    """Replace control characters by U+FFFD: what a document says must not drive the terminal, nor turn text round."""
-    return "".join(c if c in _HARMLESS or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "\ufffd" for c in text)
 
 
 def highlighted(found: Iterable[Fragment]) -> Text:

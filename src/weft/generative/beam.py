@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import DynamicCache, EncoderDecoderCache
 
 from weft.errors import InvalidParameterError, invalid
 from weft.generative.constraint import Constraint
-from weft.generative.model import START, GenerativeModel
+from weft.generative.decoder import Decoder
+from weft.generative.model import GenerativeModel
+
+ROWS = 512
+"""Beams decoded at a time: on a processor more of them are no faster, and logits over 32,000 tokens take 64 MB."""
 
 
 @dataclass(frozen=True)
@@ -34,42 +36,6 @@ class Decoded:
     unigrams: NDArray[np.float32]
 
 
-class Decoder:
-    """The decoder's side of a batch of queries: one row a beam, keys and values of earlier positions kept.
-
-    Rows are chosen anew at each step, any number of them: a beam that ended costs nothing any more.
-    """
-
-    def __init__(self, model: GenerativeModel, ids: Sequence[Sequence[int]]) -> None:
-        self.model = model
-        encoded = model.encode(ids)
-        self._hidden, self._mask = encoded.hidden, encoded.mask
-        config = model.t5.decoder.config
-        self._cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
-        self._prefix = torch.full((len(ids), 1), START, dtype=torch.int64)
-
-    def log_probabilities(self) -> Tensor:
-        """Return log p of the next token of each row, (rows, V)."""
-        output = self.model.t5.decoder(
-            inputs_embeds=self.model.embed(self._prefix[:, -1:]),
-            encoder_hidden_states=self._hidden,
-            encoder_attention_mask=self._mask,
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        return self.model.logits(output.last_hidden_state, self._prefix)[:, -1].log_softmax(-1)
-
-    def advance(self, rows: NDArray[np.int64], tokens: NDArray[np.int32]) -> None:
-        """Keep the chosen rows, each one token longer."""
-        chosen = torch.from_numpy(rows)
-        said = torch.from_numpy(tokens.astype(np.int64))
-        self._prefix = torch.cat([self._prefix[chosen], said[:, None]], 1)
-        if len(rows) == len(self._mask) and np.array_equal(rows, np.arange(len(rows))):
-            return
-        self._hidden, self._mask = self._hidden[chosen], self._mask[chosen]
-        self._cache.reorder_cache(chosen)  # type: ignore[arg-type]
-
-
 def beam_search(
     model: GenerativeModel,
     ids: Sequence[Sequence[int]],
@@ -78,6 +44,7 @@ def beam_search(
     beams: int = 15,
     length: int = 10,
     end: int | None = None,
+    says: NDArray[np.int64] | None = None,
     batch_size: int = 16,
 ) -> Iterator[Decoded]:
     """Decode identifiers for queries, in their order.
@@ -95,15 +62,19 @@ def beam_search(
     end : int, optional
         The token that ends an identifier: a complete prefix becomes a key with log p of `end` added. Without it every
         complete prefix is a key as it is (n-grams).
+    says : array of int64, shape (V,), optional
+        What each token of the decoder stands for, where several stand for one (the clusters of NP-decoding). Of
+        hypotheses that say the same the best stays: variants of one identifier must not fill the beam.
     batch_size : int
-        Queries decoded at a time.
+        Queries decoded at a time, at the most: no more than make `ROWS` rows.
     """
     for name, value in (("beams", beams), ("length", length), ("batch_size", batch_size)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise invalid(name, "beam_search", "an integer >= 1", value)
+    batch_size = min(batch_size, max(1, ROWS // beams))
     for start in range(0, len(ids), batch_size):
         with torch.inference_mode():
-            found = _batch(model, ids[start : start + batch_size], constraint, beams, length, end)
+            found = _batch(model, ids[start : start + batch_size], constraint, beams, length, end, says)
         yield from found
 
 
@@ -114,11 +85,12 @@ def _batch(
     width: int,
     length: int,
     end: int | None,
+    says: NDArray[np.int64] | None,
 ) -> list[Decoded]:
     n = len(ids)
     decoder = Decoder(model, ids)
-    log_p = decoder.log_probabilities().numpy()  # (n, V)
-    unigrams = log_p.astype(np.float32)
+    logits, normaliser = _scores(decoder)  # (n, V), (n,)
+    unigrams = (logits - normaliser[:, None]).astype(np.float32)
     state = constraint.start(n)
     owner = np.arange(n)  # the query of each beam, ascending
     score = np.zeros(n)
@@ -128,7 +100,10 @@ def _batch(
         offsets, tokens = constraint.continuations(state)
         _check_tokens(tokens, model.vocabulary)
         rows = np.repeat(np.arange(len(owner)), np.diff(offsets))
-        candidates = score[rows] + log_p[rows, tokens]
+        candidates = score[rows] + (logits[rows, tokens] - normaliser[rows])
+        if says is not None:
+            kept = _best_said(rows, says[tokens], candidates)
+            rows, tokens, candidates = rows[kept], tokens[kept], candidates[kept]
         best = _best_of_each(candidates, owner[rows], n, width)
         if not len(best):
             break
@@ -142,12 +117,29 @@ def _batch(
             if depth == length:
                 break
         decoder.advance(rows, said)
-        log_p = decoder.log_probabilities().numpy()
+        logits, normaliser = _scores(decoder)
         if end is not None:
             for row in np.flatnonzero(complete):
-                keys[owner[row]][prefixes[row]] = float(score[row] + log_p[row, end])
+                keys[owner[row]][prefixes[row]] = float(score[row] + (logits[row, end] - normaliser[row]))
     ordered = [dict(sorted(found.items(), key=lambda item: -item[1])) for found in keys]
     return [Decoded(found, unigrams[query]) for query, found in enumerate(ordered)]
+
+
+def _scores(decoder: Decoder) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return the logits of each row and what to take off them for log p: a softmax over the whole vocabulary."""
+    logits = decoder.logits().float()
+    return logits.cpu().numpy(), logits.logsumexp(-1).double().cpu().numpy()
+
+
+def _best_said(rows: NDArray[np.int64], said: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the positions of the best among the candidates of each row that say the same, ascending.
+
+    Rows of one query say different things already, so no two of them can come to say the same.
+    """
+    order = np.lexsort((-scores, said, rows))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (rows[order][1:] != rows[order][:-1]) | (said[order][1:] != said[order][:-1])
+    return np.sort(order[first])
 
 
 def _best_of_each(scores: NDArray[np.float64], owner: NDArray[np.int64], n: int, width: int) -> NDArray[np.int64]:

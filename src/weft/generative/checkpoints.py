@@ -31,18 +31,20 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
     encoder and decoder from the embeddings too, and draws at random what a checkpoint stores only once
     (``shared.weight``): they are tied again here.
     """
+    _check_there(path)
     try:
         config = AutoConfig.from_pretrained(path)
         if not isinstance(config, T5Config):
             raise CheckpointError(f"{str(path)!r} is a {config.model_type}; generative retrieval here reads T5 models")
         config.tie_word_embeddings = bool(config.scale_decoder_outputs)
         config.use_cache = True
-        t5, info = T5ForConditionalGeneration.from_pretrained(
+        loaded: Any = T5ForConditionalGeneration.from_pretrained(
             path, config=config, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"no T5 in {str(path)!r}: {' '.join(str(error).split())[:300]}") from None
-    missing = set(info["missing_keys"])
+    t5: T5ForConditionalGeneration = loaded[0]
+    missing = set(loaded[1]["missing_keys"])
     for stack in ("encoder", "decoder"):
         name, part = f"{stack}.embed_tokens.weight", getattr(t5, stack)
         if name in missing or torch.equal(part.embed_tokens.weight, t5.shared.weight):
@@ -56,8 +58,16 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
     return t5
 
 
+def _check_there(path: str | Path) -> None:
+    """Refuse a folder that is not there, in a line of ours: the hub would be asked for it."""
+    text = str(path)
+    if (isinstance(path, Path) or text.startswith(("/", ".", "~"))) and not Path(text).expanduser().is_dir():
+        raise CheckpointError(f"no such model folder: {text!r}")
+
+
 def load_tokenizer(path: str | Path) -> Any:
     """Load the tokenizer of a checkpoint; it must be a fast one, and its special tokens T5's."""
+    _check_there(path)
     try:
         if (Path(path) / "tokenizer.json").is_file():
             # As it stands: AutoTokenizer would take the model's type for a hint to T5's own normalisation.
@@ -144,6 +154,27 @@ def train_tokenizer(
     )
     checked: PreTrainedTokenizerFast = checked_tokenizer(wrapped, "the corpus")
     return checked
+
+
+def chosen_device(name: str | None = None) -> torch.device:
+    """Return the device of a name, or the accelerator if there is one; refuse one that is not there.
+
+    Examples
+    --------
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    if name is None:
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return found or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise invalid("device", "weft", "a device of torch that is there", name) from error
+    if device.type == "meta":
+        raise invalid("device", "weft", "a device of torch that computes", name)
+    return device
 
 
 def quiet_transformers() -> None:

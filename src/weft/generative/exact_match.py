@@ -7,13 +7,16 @@ all; those over pairs that have the word, as the paper's published code counts, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import invalid
 from weft.generative.attention import Floats
+
+NOTHING = 1e-6
+"""Soft rates up to this are dropped by the published counting."""
 
 
 def token_idf(documents: Iterable[ArrayLike], vocabulary: int) -> NDArray[np.float64]:
@@ -73,6 +76,57 @@ def soft_match(A: Floats, same: NDArray[np.bool_], axis: int) -> NDArray[np.floa
     _check(A, same, axis)
     found: NDArray[np.float64] = np.where(same, A, 0.0).sum(axis=axis)
     return found
+
+
+class ByType:
+    """Rates as the paper's published code counts them: words alone, averaged by token type, soft rates above 0 alone.
+
+    Stop words and punctuation are left out; each token type has the mean of its occurrences, and a bin the mean of its
+    types; soft rates that are (all but) 0 are dropped, so that they say how strongly a word is matched where it is.
+
+    Parameters
+    ----------
+    bins : array of int64, shape (vocabulary,)
+        The bin of each token type, −1 for none.
+    words : bool array, shape (vocabulary,)
+        `is_word` of each type.
+
+    Examples
+    --------
+    >>> rates = ByType(np.array([0, 0, 0]), np.array([True, True, False]))
+    >>> rates.add([0, 0, 1, 2], [0.5, 0.0, 0.1, 0.9], drop_zeros=True)
+    >>> rates.of(0).tolist()
+    [0.5, 0.1]
+    """
+
+    def __init__(self, bins: NDArray[np.int64], words: NDArray[np.bool_]) -> None:
+        self._bins, self._words = bins, words
+        self._total, self._count = np.zeros(len(bins)), np.zeros(len(bins))
+
+    def add(self, tokens: ArrayLike, rates: ArrayLike, *, drop_zeros: bool) -> None:
+        """Add the rates of some tokens, shapes (m,)."""
+        ids, values = np.asarray(tokens, np.int64), np.asarray(rates, np.float64)
+        kept = self._words[ids] & (values > NOTHING) if drop_zeros else self._words[ids]
+        np.add.at(self._total, ids[kept], values[kept])
+        np.add.at(self._count, ids[kept], 1)
+
+    def of(self, number: int | None) -> NDArray[np.float64]:
+        """Return the mean of each token type of a bin, or (None) of all of them."""
+        some = (self._count > 0) & (self._bins >= 0 if number is None else self._bins == number)
+        found: NDArray[np.float64] = self._total[some] / self._count[some]
+        return found
+
+
+def is_word(pieces: Sequence[str], stop_words: Collection[str]) -> NDArray[np.bool_]:
+    """Tell which pieces of a vocabulary are neither stop words nor punctuation.
+
+    Examples
+    --------
+    >>> is_word(["▁the", "▁planet", ",", "</s>", "et"], {"the"}).tolist()
+    [False, True, False, False, True]
+    """
+    bare = [piece.replace("▁", "").lower() for piece in pieces]
+    return np.array([any(c.isalnum() for c in t) and t not in stop_words and not t.startswith("<") for t in bare])
 
 
 def bin_of(idf: ArrayLike, edges: Sequence[float]) -> NDArray[np.int64]:

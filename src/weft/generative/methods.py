@@ -45,6 +45,12 @@ class Task:
 
 def prepare(recipe: Recipe, corpus: Corpus, embed: Embed | None = None, folder: Path | None = None) -> Task:
     """Build model, identifiers and examples; the model is read from `folder` where a run goes on."""
+    if recipe.identifiers.method == "multi-vector":
+        from weft.generative.multivector import prepare_multivector
+
+        settings = recipe.identifiers
+        make = prepare_multivector(settings.alignment, settings.dim, settings.document_length)
+        return make(recipe, corpus, embed, folder)
     model = base_model(recipe, corpus) if folder is None else GenerativeModel.load(folder)
     model.settings.update(method=recipe.identifiers.method, query_length=recipe.model.query_length)
     return {"seal": _seal, "dsi": _dsi, "genre": _genre}[recipe.identifiers.method](recipe, corpus, model, embed)
@@ -123,6 +129,7 @@ def _genre(recipe: Recipe, corpus: Corpus, model: GenerativeModel, embed: Embed 
     task = Task(model, examples, identifiers)
     if settings.np == "none":
         return task
+    model.settings["np"] = settings.np
 
     def recluster(step: int) -> None:
         made = cluster_table(

@@ -93,7 +93,7 @@ class GenerativeModel(nn.Module):
         """Give the decoder a vocabulary of its own, (V′, d), and say which token each row stands for, if any."""
         if table.ndim != 2 or table.shape[1] != self.dim:
             raise invalid("table", "GenerativeModel", f"of shape (any, {self.dim})", tuple(table.shape))
-        self.table = nn.Embedding.from_pretrained(table.detach().clone(), freeze=frozen)
+        self.table = nn.Embedding.from_pretrained(table.detach().clone().to(self.device), freeze=frozen)
         self.token_of = None if token_of is None else torch.as_tensor(token_of)
 
     @property
@@ -106,6 +106,11 @@ class GenerativeModel(nn.Module):
         """How many tokens the decoder chooses from."""
         return int(self.t5.config.vocab_size if self.table is None else self.table.num_embeddings)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.t5.shared.weight.device
+
     # -- the forward pass --------------------------------------------------------------------------
 
     def token_ids(self, texts: Sequence[str], length: int, *, end: bool = True) -> list[list[int]]:
@@ -115,7 +120,7 @@ class GenerativeModel(nn.Module):
 
     def encode(self, ids: Sequence[Sequence[int]]) -> Encoded:
         """Run the encoder over token ids of unequal lengths."""
-        batch, mask = padded(ids, START)
+        batch, mask = (tensor.to(self.device) for tensor in padded(ids, START))
         hidden = self.t5.encoder(input_ids=batch, attention_mask=mask).last_hidden_state
         return Encoded(hidden, mask)
 
@@ -149,7 +154,7 @@ class GenerativeModel(nn.Module):
     def forward(self, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
         """Return the mean cross-entropy of the targets' tokens, teacher-forced (eq. 10)."""
         encoded = self.encode(ids)
-        labels, mask = padded(targets, IGNORED)
+        labels, mask = (tensor.to(self.device) for tensor in padded(targets, IGNORED))
         known = labels.masked_fill(labels == IGNORED, START)
         prefix = torch.cat([torch.full_like(known[:, :1], START), known[:, :-1]], 1)  # right-shifted
         # Padding is on the right and attention causal, so no mask is needed on the decoder's side.
@@ -188,6 +193,8 @@ class GenerativeModel(nn.Module):
         """Open a folder written by `save`."""
         folder = Path(folder)
         settings = read_settings(folder)
+        if cls is GenerativeModel and settings.get("method") == "multi-vector":
+            raise CheckpointError(f"{str(folder)!r} is a multi-vector model: it decodes nothing (weft index --model)")
         t5, tokenizer = load_t5(folder), load_tokenizer(folder)
         shape = settings.pop("pawa", None)
         frozen = settings.pop("frozen_table", None)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from weft.alignment import Alignment
 from weft.alignment.base import Pairs
 from weft.alignment.scoring import relevance
+from weft.encoders.own_alignment import write_own_alignment
 from weft.errors import CheckpointError
 from weft.generative.corpus import Corpus
 from weft.generative.examples import EOS, Example, Texts
@@ -66,7 +67,7 @@ class MultiVectorModel(GenerativeModel):
         with torch.no_grad():
             for start in range(0, len(ids), batch_size):
                 values, mask = self.vectors(ids[start : start + batch_size])
-                found += [row[real].numpy() for row, real in zip(values, mask, strict=True)]
+                found += [row[real].float().cpu().numpy() for row, real in zip(values, mask, strict=True)]
         return TokenVectors.from_list(found, [list(row) for row in ids], dim=int(self.settings["dim"]))
 
     def scores(self, query: tuple[Tensor, Tensor], document: tuple[Tensor, Tensor]) -> Tensor:
@@ -85,12 +86,14 @@ class MultiVectorModel(GenerativeModel):
         places: dict[tuple[int, ...], int] = {}
         document = torch.tensor([places.setdefault(tuple(target), len(places)) for target in targets])
         again = (document[:, None] == document[None, :]) & ~torch.eye(len(targets), dtype=torch.bool)
-        return nn.functional.cross_entropy(scores.masked_fill(again, -torch.inf), torch.arange(len(targets)))
+        own = torch.arange(len(targets), device=scores.device)
+        return nn.functional.cross_entropy(scores.masked_fill(again.to(scores.device), -torch.inf), own)
 
     def save(self, folder: str | Path) -> None:
-        """Write the folder of a `GenerativeModel` with the projection beside it."""
+        """Write the folder of a `GenerativeModel` with the projection beside it; `Encoder.load` reads it, too."""
         super().save(folder)
         save_file({"weight": self.projection.weight.detach().contiguous()}, Path(folder) / PROJECTION)
+        write_own_alignment(folder, self.alignment)
 
     @classmethod
     def load(cls, folder: str | Path) -> MultiVectorModel:

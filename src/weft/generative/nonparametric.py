@@ -87,7 +87,7 @@ def _encode(
             ends += [hidden[row, len(ids[row]) - 1] for row in range(len(ids))]
     model.train(training)
     tokens = np.concatenate([np.asarray(text[:n], dtype=np.int64) for text, n in zip(texts, lengths, strict=True)])
-    return tokens, torch.cat(vectors).numpy(), torch.stack(ends).mean(0).numpy()
+    return tokens, torch.cat(vectors).float().cpu().numpy(), torch.stack(ends).mean(0).float().cpu().numpy()
 
 
 def _cluster(vectors: NDArray[np.float32], clusters: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

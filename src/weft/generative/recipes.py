@@ -1,7 +1,8 @@
 """Recipes of generative retrievers: TOML files that say everything about a training run.
 
     [model]         a T5 to start from, or the size of one from scratch
-    [identifiers]   what the decoder writes: n-grams (seal), digits (dsi), titles (genre); PAWA; NP-decoding
+    [identifiers]   what the decoder writes: n-grams (seal), digits (dsi), titles (genre); PAWA; NP-decoding; or
+                    nothing: T5-ColBERT (multi-vector), which they are compared with
     [examples]      what it learns from: spans, documents, how many of which
     [training]      steps, batches, learning rate, output
     [[data]]        one table for each collection, a BEIR folder
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import invalid
+from weft.training.recipes import trainable
 from weft.training.tables import RecipeError, at_least, list_of, positive, read_tables, reject_unknown, settings
 
-METHODS = ("seal", "dsi", "genre")
+METHODS = ("seal", "dsi", "genre", "multi-vector")
 OWNER = "the recipe"
 
 
@@ -53,6 +55,10 @@ class ModelSettings:
         at_least(2, "model.query_length", self.query_length)
 
 
+_DEFAULTS = {"alignment": "sum-of-max", "dim": 128, "document_length": 256}
+"""What only T5-ColBERT has a use for."""
+
+
 @dataclass(frozen=True)
 class IdentifierSettings:
     """The ``[identifiers]`` table."""
@@ -78,6 +84,12 @@ class IdentifierSettings:
     np_every: int = 1000
     np_context: int = 64
     """NP-decoding: tokens of "title text" that are encoded for the title's vectors."""
+    alignment: str = "sum-of-max"
+    """T5-ColBERT: ``"sum-of-max"`` is MVDR(q→d), ``"document-to-query:0.1"`` MVDR(q←d); others will do."""
+    dim: int = 128
+    """T5-ColBERT: of the token vectors."""
+    document_length: int = 256
+    """T5-ColBERT: tokens of a document at the most."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -88,8 +100,25 @@ class IdentifierSettings:
             raise invalid("identifiers.pawa", OWNER, "false unless the method is dsi", True)
         if self.np != "none" and self.method != "genre":
             raise invalid("identifiers.np", OWNER, "'none' unless the method is genre", self.np)
+        if self.method != "multi-vector":
+            changed = [key for key in ("alignment", "dim", "document_length") if getattr(self, key) != _DEFAULTS[key]]
+            if changed:
+                key = changed[0]
+                raise invalid(
+                    f"identifiers.{key}", OWNER, "left out unless the method is multi-vector", getattr(self, key)
+                )
+        trainable(self.alignment, "identifiers.alignment")
         at_least(2, "identifiers.k", self.k)
-        for key in ("c", "pawa_layers", "pawa_heads", "np_clusters", "np_every", "np_context"):
+        for key in (
+            "c",
+            "pawa_layers",
+            "pawa_heads",
+            "np_clusters",
+            "np_every",
+            "np_context",
+            "dim",
+            "document_length",
+        ):
             at_least(1, f"identifiers.{key}", getattr(self, key))
 
 
@@ -136,6 +165,8 @@ class TrainingSettings:
     weight_decay: float = 0.0
     clip: float = 1.0
     """Gradients are scaled down to this norm; 0 leaves them."""
+    precision: str = "fp32"
+    """``"fp32"``, or ``"bf16"``: products in half precision, weights in full."""
     seed: int = 17
     save_every: int = 500
     log_every: int = 50
@@ -145,6 +176,8 @@ class TrainingSettings:
             raise RecipeError("training needs steps or epochs, above 0, and not both")
         if self.scheduler not in ("constant", "linear"):
             raise invalid("training.scheduler", OWNER, "'constant' or 'linear'", self.scheduler)
+        if self.precision not in ("fp32", "bf16"):
+            raise invalid("training.precision", OWNER, "'fp32' or 'bf16'", self.precision)
         positive("training.learning_rate", self.learning_rate)
         positive("training.embedding_rate", self.embedding_rate)
         for key in ("clip", "weight_decay", "warmup"):

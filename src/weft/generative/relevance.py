@@ -141,7 +141,7 @@ def trace(model: GenerativeModel, encoded: Encoded, targets: Sequence[Sequence[i
         raise DataError("a model in training mode cannot be traced: call model.eval()")
     if len(targets) != len(encoded.hidden) or not all(len(target) for target in targets):
         raise DataError(f"a target of at least one token is needed for each of the {len(encoded.hidden)} queries")
-    labels, mask = padded(targets, IGNORED)
+    labels, mask = (tensor.to(model.device) for tensor in padded(targets, IGNORED))
     known = labels.masked_fill(labels == IGNORED, START)
     prefix = torch.cat([torch.full_like(known[:, :1], START), known[:, :-1]], 1)  # right-shifted
     blocks: Any = model.t5.decoder.block

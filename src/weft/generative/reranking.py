@@ -113,6 +113,36 @@ class SpanReader:
         return self._tokens[name]
 
 
+class PassageReader:
+    """A generative model that reads whole documents, cut to `length` tokens, as a multi-vector model does.
+
+    Parameters
+    ----------
+    model : GenerativeModel
+    texts : {id: text}
+    length : int
+        Tokens of a document at the most; the last of a multi-vector model's is its end, which is left out here.
+    """
+
+    def __init__(self, model: GenerativeModel, texts: Mapping[str, str], length: int) -> None:
+        self.model, self.length = model.eval(), length
+        self._ids = dict(zip(texts, model.token_ids(list(texts.values()), length - 1, end=False), strict=True))
+
+    def query(self, text: str) -> list[int]:
+        """Return a query's token ids, with the end."""
+        return self.model.token_ids([text], int(self.model.settings.get("query_length", 64)))[0]
+
+    def tokens(self, name: str) -> list[int]:
+        """Return a document's token ids."""
+        return self._ids[name]
+
+    def trace(self, query: str, name: str) -> Trace:
+        """Trace one document for a query."""
+        with torch.no_grad():
+            encoded = self.model.encode([self.query(query)])
+        return trace(self.model, encoded, [self.tokens(name)])
+
+
 class VectorReader:
     """A multi-vector model with the documents encoded once.
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from weft.errors import CheckpointError, DataError, invalid
+from weft.generative.answers import DecodedRanking, Said, digits_of, said_by_ngrams
 from weft.generative.beam import Decoded, beam_search
+from weft.generative.checkpoints import chosen_device
 from weft.generative.model import EOS, GenerativeModel
-from weft.generative.seal import SealSettings, rank_by_ngrams
+from weft.generative.seal import SCORINGS, SealSettings, rank_by_ngrams
 from weft.generative.store import GenerativeIndex
 from weft.generative.trie import ClusterTrie, Trie
 from weft.types import Document, Ranking
@@ -37,11 +40,27 @@ class Retriever:
         )
 
     @classmethod
-    def open(cls, folder: str | Path, model: str | Path | None = None) -> Retriever:
-        """Open an index with the model it remembers, or another."""
+    def open(
+        cls, folder: str | Path, model: str | Path | None = None, *, device: str | None = None, precision: str = "fp32"
+    ) -> Retriever:
+        """Open an index with the model it remembers, or another.
+
+        Parameters
+        ----------
+        folder : path
+        model : path, optional
+        device : str, optional
+            ``"cpu"``, ``"cuda"``, …; by default an accelerator, if there is one.
+        precision : {"fp32", "bf16"}
+            Of the model's weights and products.
+        """
+        if precision not in ("fp32", "bf16"):
+            raise invalid("precision", "Retriever.open", "'fp32' or 'bf16'", precision)
         index = GenerativeIndex.open(folder)
         try:
-            return cls(index, GenerativeModel.load(model or index.info["model"]))
+            loaded = GenerativeModel.load(model or index.info["model"])
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+            return cls(index, loaded.to(device=chosen_device(device), dtype=dtype))
         except CheckpointError as error:
             index.close()
             if model is not None:
@@ -52,9 +71,15 @@ class Retriever:
             raise
 
     def search(
-        self, queries: Sequence[str], k: int = 10, *, beams: int = 15, batch_size: int = 16, scoring: str = "log-odds"
-    ) -> list[Ranking]:
-        """Return the k best documents for each query.
+        self,
+        queries: Sequence[str],
+        k: int = 10,
+        *,
+        beams: int = 15,
+        batch_size: int = 16,
+        scoring: str | None = None,
+    ) -> list[DecodedRanking]:
+        """Return the k best documents for each query, with what was decoded (`DecodedRanking.said`).
 
         Parameters
         ----------
@@ -64,16 +89,35 @@ class Retriever:
             Hypotheses kept while decoding. Identifiers that name one document each need at least k.
         batch_size : int
             Queries decoded at a time.
-        scoring : {"log-odds", "lm"}
-            SEAL: how n-grams weigh, against their frequency in the corpus or by the model alone.
+        scoring : {"log-odds", "lm"}, optional
+            Of SEAL alone: how n-grams weigh, against their frequency in the corpus (the default) or by the model alone.
         """
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise invalid("k", "Retriever.search", "an integer >= 1", k)
         for query in queries:
             if not query.strip():
                 raise DataError("a query is empty")
-        ids = self.model.token_ids(queries, int(self.model.settings.get("query_length", 64)))
-        return self._way.search(ids, k, beams, batch_size, scoring)
+        if scoring is not None and self.index.method != "seal":
+            raise invalid("scoring", "Retriever.search", f"left out: {self.index.method} ranks by log p", scoring)
+        return self._way.search(self.query_ids(queries), k, beams, batch_size, scoring or SCORINGS[0])
+
+    def query_ids(self, queries: Sequence[str]) -> list[list[int]]:
+        """Return the token ids that the encoder reads of each query."""
+        return self.model.token_ids(queries, int(self.model.settings.get("query_length", 64)))
+
+    def identifier(self, id: str) -> list[int]:  # noqa: A002
+        """Return a document's identifier: tokens of its title, or its digits. SEAL has none."""
+        if not isinstance(self._way, _Identifiers):
+            raise DataError("the documents of SEAL have no identifiers of their own: any n-gram may name them")
+        try:
+            return self._way.identifiers[self._way.ids.index(id)]
+        except ValueError:
+            raise DataError(f"the index has no document {id!r}") from None
+
+    def digits(self, identifier: Sequence[int]) -> list[int]:
+        """Return the digits of a DSI identifier: a path of clusters, and the document's place in the last."""
+        assert isinstance(self._way, _Identifiers)
+        return digits_of(identifier, self.model.vocabulary, self._way.positions)
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return a document."""
@@ -131,13 +175,13 @@ class _NGrams:
         self.constraint = self.corpus.constraint()
         self.length = int(model.settings.get("span", 10))
 
-    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[Ranking]:
+    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[DecodedRanking]:
         settings = SealSettings(scoring=scoring)
         found = beam_search(self.model, ids, self.constraint, beams=beams, length=self.length, batch_size=batch_size)
-        return [
-            rank_by_ngrams(self.corpus, decoded.keys, decoded.unigrams, k=k, settings=settings).ranking
-            for decoded in found
+        answers = [
+            rank_by_ngrams(self.corpus, decoded.keys, decoded.unigrams, k=k, settings=settings) for decoded in found
         ]
+        return [said_by_ngrams(answer.ranking, answer.keys, self.model.tokenizer) for answer in answers]
 
     def close(self) -> None:
         self.corpus.close()
@@ -148,16 +192,19 @@ class _Identifiers:
 
     def __init__(self, index: GenerativeIndex, model: GenerativeModel) -> None:
         self.model, self.ids = model, index.ids()
-        identifiers = index.identifiers()
+        self.dsi = index.method == "dsi"
+        identifiers = self.identifiers = index.identifiers()
+        learnt = model.settings.get("identifiers") or {}
+        self.positions = max(map(len, learnt.values()), default=1)
         self.documents: dict[tuple[int, ...], list[int]] = {}
         for number, identifier in enumerate(identifiers):
             self.documents.setdefault(tuple(identifier), []).append(number)
         trie = Trie(identifiers)
         self.depth = trie.depth
-        self.token_of = None if model.token_of is None else model.token_of.numpy()
+        self.token_of = None if model.token_of is None else model.token_of.cpu().numpy()
         self.constraint: Any = trie if self.token_of is None else ClusterTrie(trie, self.token_of)
 
-    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[Ranking]:  # noqa: ARG002
+    def search(self, ids: list[list[int]], k: int, beams: int, batch_size: int, scoring: str) -> list[DecodedRanking]:  # noqa: ARG002
         found = beam_search(
             self.model,
             ids,
@@ -165,6 +212,7 @@ class _Identifiers:
             beams=max(beams, k),
             length=self.depth,
             end=EOS,
+            says=self.token_of,
             batch_size=batch_size,
         )
         return [self._ranking(decoded, k) for decoded in found]
@@ -172,12 +220,21 @@ class _Identifiers:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _ranking(self, decoded: Decoded, k: int) -> Ranking:
-        # Several sequences of clusters may say one title; the best of them counts. Keys come best first.
-        names: dict[int, float] = {}
-        for key, log_p in decoded.keys.items():
+    def _ranking(self, decoded: Decoded, k: int) -> DecodedRanking:
+        names: dict[int, Said] = {}
+        for key, log_p in decoded.keys.items():  # best first, no two of them for one identifier
             tokens = key if self.token_of is None else tuple(self.token_of[list(key)].tolist())
             for number in self.documents[tokens]:
-                names.setdefault(number, log_p)
+                names.setdefault(number, Said(self._text(tokens), log_p, key))
         best = list(names.items())[:k]
-        return Ranking([self.ids[number] for number, _ in best], np.array([score for _, score in best], np.float32))
+        return DecodedRanking(
+            [self.ids[number] for number, _ in best],
+            np.array([said.score for _, said in best], np.float32),
+            said=[[said] for _, said in best],
+        )
+
+    def _text(self, identifier: Sequence[int]) -> str:
+        if self.dsi:
+            return "-".join(map(str, digits_of(identifier, self.model.vocabulary, self.positions)))
+        text: str = self.model.tokenizer.decode(list(identifier))
+        return text

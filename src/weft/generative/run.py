@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 from tqdm import tqdm
 
 from weft.errors import DataError
+from weft.generative.checkpoints import chosen_device
 from weft.generative.corpus import read_data, write_collection
 from weft.generative.examples import Batches
 from weft.generative.methods import Embed, Task, prepare
@@ -38,6 +40,7 @@ def train(
     resume: bool = True,
     progress: bool | None = None,
     embed: Embed | None = None,
+    device: str | None = None,
     prepare: Callable[..., Task] = prepare,
 ) -> Path:
     """Train a recipe's model and return the folder it is saved in, ``<output>/model``.
@@ -51,9 +54,11 @@ def train(
     resume : bool
         Go on from the checkpoint in the output folder, if there is one.
     progress : bool, optional
-        Show a progress bar; by default where a person watches.
+        Show a progress bar; by default where a person watches, and elsewhere a line every `log_every` steps.
     embed : callable, optional
         Document vectors for DSI's identifiers, where the recipe names an encoder.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, …; by default an accelerator, if there is one.
     prepare : callable
         Makes the model and its examples, with the arguments of `weft.generative.methods.prepare`.
     """
@@ -63,6 +68,7 @@ def train(
     torch.manual_seed(recipe.training.seed)
     corpus = read_data(recipe.data, recipe.training.seed)
     task = prepare(recipe, corpus, embed, output / "model" if saved is not None else None)
+    task.model.to(chosen_device(device))
     write_collection(corpus, output / "collection")
     (output / "recipe.json").write_text(_as_text(recipe), encoding="utf-8")
     if saved is None:
@@ -110,6 +116,9 @@ class _Loop:
             {"params": [p for p in trained if id(p) not in embeddings], "times": 1.0},
             {"params": [p for p in trained if id(p) in embeddings], "times": settings.embedding_rate},
         ]
+        self.autocast = torch.autocast(
+            task.model.device.type, torch.bfloat16, enabled=settings.precision == "bf16", cache_enabled=False
+        )
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
     def run(self, progress: bool | None) -> None:
@@ -132,6 +141,8 @@ class _Loop:
                     entry["seconds"] = round(time.monotonic() - began, 2)
                     self._record(entry)
                     bar.set_postfix(loss=f"{mean:.3f}")
+                    if progress is None and bar.disable:
+                        print(f"step {self.step:,} of {self.steps:,}, loss {mean:.3f}", file=sys.stderr, flush=True)
                     losses.clear()
                 if self.step % settings.save_every == 0 and self.step < self.steps:
                     self._save()
@@ -141,7 +152,8 @@ class _Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = group["times"] * self._rate(self.step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = _loss(self.task.model, self.batches[self.step])
+        with self.autocast:
+            loss = _loss(self.task.model, self.batches[self.step])
         if not torch.isfinite(loss):
             raise DataError(f"the loss is {loss.item()} at step {self.step + 1}: try a lower training.learning_rate")
         loss.backward()
@@ -218,7 +230,7 @@ def _checkpoint(output: Path, recipe: Recipe) -> dict[str, Any] | None:
     if _comparable((output / "recipe.json").read_text(encoding="utf-8")) != _comparable(_as_text(recipe)):
         raise DataError(f"{str(output)!r} holds a run of another recipe: choose another training.output, or --fresh")
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         raise DataError(
             f"{str(path)!r} cannot be read ({' '.join(str(error).split())[:200]}): --fresh begins anew"

@@ -185,7 +185,7 @@ def vocabulary_of(model: GenerativeModel) -> str:
     digest.update(str(model.vocabulary).encode())
     digest.update(json.dumps(model.settings.get("identifiers"), sort_keys=True).encode())
     if model.token_of is not None:
-        digest.update(model.token_of.numpy().tobytes())
+        digest.update(model.token_of.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -249,6 +249,8 @@ def _identifiers(
                 "DSI knows only the documents it was trained with"
             )
         return [known[name] for name in ids]
+    if method == "multi-vector":
+        raise DataError("a multi-vector model decodes nothing: index with it by weft index --model FOLDER")
     if method != "genre":
         raise DataError(f"the model says no method that can be indexed: {method!r}")
     found, _ = title_identifiers(model.tokenizer, titles, texts)

@@ -33,38 +33,40 @@ class Trie:
     """
 
     def __init__(self, identifiers: Iterable[Sequence[int]]) -> None:
-        children: list[dict[int, int]] = [{}]
-        ends: set[int] = set()
-        for identifier in identifiers:
-            if not len(identifier):
-                raise invalid("identifiers", "Trie", "of at least one token each", list(identifier))
-            node = 0
-            for token in identifier:
-                token = int(token)
-                if token < 0:
-                    raise invalid("identifiers", "Trie", "of token ids at least 0", token)
-                if token not in children[node]:
-                    children[node][token] = len(children)
-                    children.append({})
-                node = children[node][token]
-            ends.add(node)
-        if not ends:
+        listed = [np.asarray(identifier, dtype=np.int64) for identifier in identifiers]
+        lengths = np.array([len(identifier) for identifier in listed], dtype=np.int64)
+        if not len(listed):
             raise invalid("identifiers", "Trie", "at least one identifier", [])
-        self._offsets = np.concatenate([[0], np.cumsum([len(found) for found in children])]).astype(np.int64)
-        pairs = [sorted(found.items()) for found in children]
-        self._tokens = np.array([token for found in pairs for token, _ in found], dtype=np.int32)
-        self._nodes = np.array([node for found in pairs for _, node in found], dtype=np.int64)
-        self._ends = np.zeros(len(children), dtype=np.bool_)
-        self._ends[list(ends)] = True
-        self.width = int(self._tokens.max()) + 1
+        if not lengths.all():
+            raise invalid("identifiers", "Trie", "of at least one token each", [])
+        flat = np.concatenate(listed)
+        if flat.min() < 0:
+            raise invalid("identifiers", "Trie", "of token ids at least 0", int(flat.min()))
+        self.width = int(flat.max()) + 1
         """The highest token, and one."""
-        parents = np.repeat(np.arange(len(children)), np.diff(self._offsets))
-        self._keys = parents * self.width + self._tokens  # ascending, so a child is found by bisection
-        depths = np.zeros(len(children), dtype=np.int64)
-        for parent, node in zip(parents, self._nodes, strict=True):  # a parent's number is always the lower
-            depths[node] = depths[parent] + 1
-        self.depth = int(depths.max())
+        self.depth = int(lengths.max())
         """Tokens of the longest identifier."""
+        # Level by level: the children of all nodes of a level, by (parent, token), are the next level's nodes.
+        begins = np.cumsum(lengths) - lengths
+        going = np.arange(len(listed))
+        at = np.zeros(len(listed), dtype=np.int64)  # the node that each identifier has reached
+        keys: list[NDArray[np.int64]] = []
+        ends: list[NDArray[np.int64]] = []
+        nodes = 1
+        for level in range(self.depth):
+            longer = lengths[going] > level
+            going, at = going[longer], at[longer]
+            made, which = np.unique(at * self.width + flat[begins[going] + level], return_inverse=True)
+            keys.append(made)
+            at = nodes + which
+            nodes += len(made)
+            ends.append(at[lengths[going] == level + 1])
+        self._keys = np.concatenate(keys)  # ascending, so a child is found by bisection; its node is its place and one
+        parents, tokens = np.divmod(self._keys, self.width)
+        self._tokens = tokens.astype(np.int32)
+        self._offsets = np.searchsorted(parents, np.arange(nodes + 1))
+        self._ends = np.zeros(nodes, dtype=np.bool_)
+        self._ends[np.concatenate(ends)] = True
 
     def start(self, n: int) -> Nodes:
         """Return `n` beams at the root."""
@@ -85,7 +87,7 @@ class Trie:
         keys = nodes * self.width + tokens
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         valid = (nodes >= 0) & (tokens >= 0) & (tokens < self.width) & (self._keys[places] == keys)
-        return np.where(valid, self._nodes[places], -1)
+        return np.where(valid, places + 1, -1)
 
     def complete(self, state: Nodes) -> NDArray[np.bool_]:
         """Return whether each beam's prefix is an identifier."""

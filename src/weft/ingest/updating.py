@@ -1,36 +1,38 @@
 """`update`: make an index hold what some sources hold now, encoding only what changed.
 
 Each passage carries in its metadata what is needed to tell: ``weft.source``, the file it comes from, ``weft.id``, its
-document, ``weft.hash``, that one's content, and ``weft.of``, how many passages it has. There is no second table that
+document, ``weft.hash``, that one's content, ``weft.of``, how many passages it has, and ``weft.file``, where the file
+really is, seen from the index. There is no second table that
 could disagree with the documents: a passage that was deleted by hand, or never written because of a crash, is simply
 not there, and comes again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from weft.encoders import Encoder, Passage, split_text
-from weft.encoders.splitter import as_documents
+from weft.encoders import Encoder, split_text
 from weft.errors import DataError, MissingExtraError
-from weft.ingest.texts import MARK, note_of
+from weft.ingest.origins import FILE, ID, ORIGIN, place_from, real_path
+from weft.ingest.passages import passages_of, place_of
+from weft.ingest.texts import note_of
 from weft.search import Index
-from weft.sources.files import Source, page_of
+from weft.sources.files import Source
 from weft.sources.find import Skipped, is_under
-from weft.storage.families import family, is_passage_id, parent_of
+from weft.storage.families import NOTES, family, is_passage_id, parent_of
 from weft.types import Document, TokenVectors
 
 FIRST_PASSAGES = 32
 """The first commit is made after this many passages, so that little is lost if it ends early; later ones hold more."""
 MOST_PASSAGES = 1024
-SECTION = 2**20
-"""Characters that are split into passages at once: a tokenizer needs hundreds of bytes for each token of them."""
 _AT_ONCE = 32  # passages encoded between two steps of the progress bar
 
 
@@ -45,6 +47,8 @@ class Summary:
     passages: int = 0
     cut: int = 0
     """Documents that were longer than the model reads, and not split."""
+    clashes: int = 0
+    """Documents that were left out because another one has their id."""
     skipped: list[Skipped] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     """Of the documents added and updated."""
@@ -142,7 +146,8 @@ class _Run:
         # was made without saying so.
         weighs_more = index.salience_weighs and not encoder.salience_weighs
         self.salience = encoder.has_salience and (index.beta_d is not None or not weighs_more)
-        self.seen: set[str] = set()
+        self.seen: dict[str, tuple[str, str]] = {}  # by id: where it stands, and its hash
+        self._files: dict[Path, str] = {}
         self.pending: list[_Pending] = []
         self.waiting = 0  # passages in all that is pending
         self.limit = FIRST_PASSAGES
@@ -150,17 +155,20 @@ class _Run:
     def take(self, source: Source, bar: Any) -> None:
         """Look at one document; encode when there is enough to do."""
         if source.id in self.seen:
-            self.summary.skipped.append(Skipped(source.origin, f"the id {source.id!r} occurs twice"))
+            self._again(source)
             return
-        self.seen.add(source.id)
+        self.seen[source.id] = source.place, source.hash
         old = [d for d in family(self.index, source.id) if source.id in (d.id, note_of(d, "id"))]
         refusal = self._refusal(source, old)
         if refusal:
-            self.summary.skipped.append(Skipped(source.origin or source.id, refusal, lost=True))
+            self.summary.skipped.append(Skipped(source.origin or source.id, refusal, lost=True, line=source.line))
             bar.update(source.size)
             return
+        if source.former:  # the same row under the other scope of ids
+            old += [d for d in family(self.index, source.former) if self._is_former(d, source)]
         digest = self._digest(source)
-        current = [d for d in old if note_of(d, "hash") == digest and note_of(d, "source") == source.origin]
+        notes = {"hash": digest, "source": source.origin, "id": source.id}
+        current = [d for d in old if all(note_of(d, key) == value for key, value in notes.items())]
         if current and len(current) == note_of(current[0], "of"):
             self.summary.unchanged += 1
             stale = {d.id for d in old} - {d.id for d in current}
@@ -191,7 +199,32 @@ class _Run:
         other = next((parent_of(d) for d in old if d.id == source.id and parent_of(d) is not None), None)
         if other is not None:  # written before passages had names of their own
             return f"the id {source.id!r} is that of a passage of {other!r}; delete {other!r} and add it again first"
+        for d in old:
+            origin, place = note_of(d, "source"), note_of(d, "file")
+            if not source.origin or not origin or source.file is None:
+                continue  # of no file: whoever comes last is meant
+            there = os.path.exists(real_path(self.index, place) if place else origin)
+            if there and (origin != source.origin or place not in (None, self._place(source.file))):
+                self.summary.clashes += 1
+                return _clash(source, origin if origin != source.origin else f"{origin}, another file of that name")
         return ""
+
+    def _again(self, source: Source) -> None:
+        """Report a second document of one id in one run."""
+        place, digest = self.seen[source.id]
+        reason = f"the id {source.id!r} occurs twice"
+        if digest != source.hash:
+            self.summary.clashes += 1
+            reason = _clash(source, place)
+        self.summary.skipped.append(Skipped(source.origin, reason, line=source.line))
+
+    def _is_former(self, document: Document, source: Source) -> bool:
+        return bool(note_of(document, "id") == source.former and note_of(document, "source") == source.origin)
+
+    def _place(self, path: Path) -> str:
+        if path not in self._files:
+            self._files = {path: place_from(self.index, path)}  # rows of one file come one after another
+        return self._files[path]
 
     def flush(self, bar: Any) -> None:
         """Encode and commit what is pending, then remove what it replaces."""
@@ -232,16 +265,20 @@ class _Run:
     def remove_gone(self, roots: list[str]) -> None:
         """Remove what came from under the roots and was not seen this time."""
         lost = {skipped.path for skipped in self.summary.skipped if skipped.lost}
+        real_roots, real_lost = ([os.path.realpath(path) for path in paths] for paths in (roots, lost))
 
         @cache
-        def concerned(origin: str) -> bool:
-            return any(is_under(origin, root) for root in roots) and not any(is_under(origin, path) for path in lost)
+        def concerned(origin: str, place: str | None) -> bool:
+            real = os.path.realpath(origin) if place is None else real_path(self.index, place)
+            wanted = any(is_under(origin, root) for root in roots) or any(is_under(real, root) for root in real_roots)
+            kept = any(is_under(origin, path) for path in lost) or any(is_under(real, path) for path in real_lost)
+            return wanted and not kept
 
         gone: dict[str, list[str]] = {}
         with self.index.reading_catalogue() as catalogue:
-            marked = catalogue.marked(f"$.{MARK}.source", f"$.{MARK}.id")
-        for name, origin, document in marked:
-            if document not in self.seen and concerned(origin):
+            marked = catalogue.marked(ORIGIN, ID, FILE)
+        for name, origin, document, place in marked:
+            if origin and document not in self.seen and concerned(origin, place):
                 gone.setdefault(document, []).append(name)
         if gone:
             self.index.delete([name for names in gone.values() for name in names])
@@ -255,36 +292,23 @@ class _Run:
         return f"{source.hash}:{self.length or self.encoder.document_length if self._splits(source) else 'whole'}"
 
     def _passages(self, source: Source, digest: str) -> list[Document]:
-        document = source.read()
-        passages = self._split(document) if self._splits(source) else [document]
-        starts = source.page_starts()
-        made = []
-        for passage in passages:
-            note = {"source": source.origin, "id": source.id, "hash": digest, "of": len(passages)}
-            page = page_of(passage.metadata.get("start", 0), starts)
-            more = {} if page is None else {"page": page}
-            made.append(Document(passage.id, passage.text, {**passage.metadata, **more, MARK: note}))
-        return made
-
-    def _split(self, document: Document) -> list[Document]:
-        longest, text = self.length or self.encoder.document_length, document.text
-        if len(text) <= SECTION and self.encoder.count_tokens(text)[0] <= longest:
-            return [document]
-        passages = (
-            Passage(start + passage.start, start + passage.stop)
-            for start, stop in _sections(text)
-            for passage in split_text(text[start:stop], self.encoder, length=self.length)
-        )
-        return as_documents(document, passages)
+        document, layout = source.read(), source.layout()
+        split = self._splits(source)
+        passages = passages_of(document, layout, self.encoder, self.length) if split else [document]
+        note = {"source": source.origin, "id": source.id, "hash": digest, "of": len(passages)}
+        if source.file is not None:
+            note["file"] = self._place(source.file)
+        return [
+            Document(
+                passage.id,
+                passage.text,
+                {**passage.metadata, **place_of(passage, layout, len(passages) > 1), NOTES: note},
+            )
+            for passage in passages
+        ]
 
 
-def _sections(text: str) -> Iterator[tuple[int, int]]:
-    """Cut a very long text into parts of at most `SECTION` characters, after a paragraph, a line or a word."""
-    start = 0
-    while len(text) - start > SECTION:
-        most = start + SECTION
-        ends = (text.rfind(mark, start + SECTION // 2, most) + len(mark) for mark in ("\n\n", "\n", " "))
-        stop = next((end for end in ends if end > start + SECTION // 2), most)
-        yield start, stop
-        start = stop
-    yield start, len(text)
+def _clash(source: Source, other: str) -> str:
+    elsewhere = source.line is not None and other.partition(", line ")[0] != source.origin
+    rows = " (--id-scope file keeps both)" if elsewhere else ""
+    return f"the id {source.id!r} is that of {other} too{rows}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -178,10 +179,13 @@ class Index(Store):
             texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
             own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)
             with self.reading_catalogue() as catalogue:
-                return [
+                found = [
                     rank(Query(text, of_text), plan, view, allowed, ranked, catalogue)
                     for text, of_text in zip(texts, own, strict=True)
                 ]
+            if view.missing:
+                found = [replace(one, missing=view.missing, certified=False, margin=None) for one in found]
+            return found
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, Unpack
 
 from weft.alignment import XTR, Alignment
-from weft.search.hybrid import fuse
+from weft.errors import invalid
+from weft.search.hybrid import FUSIONS, fuse
 from weft.search.index import Index
 from weft.search.lexical import search_lexical
+from weft.search.options import SEARCH_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
 from weft.types import Ranking, TokenVectors
@@ -85,8 +87,9 @@ class Searcher:
         *,
         alignment: Alignment | str | None = None,
         filter: Filter | str | None = None,  # noqa: A002
-        hybrid: str | None = None,
-        **options: Any,
+        hybrid: bool | str | None = None,
+        weights: tuple[float, float] | None = None,
+        **options: Unpack[EffortOptions],
     ) -> list[Answer]:
         """Find the k most relevant documents for each query, all from one committed state.
 
@@ -95,9 +98,16 @@ class Searcher:
         queries : sequence of str
         k, alignment, filter, **options
             As for `Index.search`.
-        hybrid : str, optional
-            Fuse with BM25: ``"rrf"`` or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter holds on both sides.
+        hybrid : bool or str, optional
+            Fuse with BM25: True for the default, ``"rrf"``, or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter
+            holds on both sides.
+        weights : (float, float), optional
+            What token vectors and BM25 weigh in the fusion.
         """
+        refuse_unknown(options, SEARCH_OPTIONS, "search")
+        if isinstance(queries, str):
+            raise invalid("queries", "search", "a sequence of texts", queries)
+        hybrid = FUSIONS[0] if hybrid is True else hybrid or None
         if alignment is not None:
             alignment = Alignment.parse(alignment)
         wanted = None if filter is None else parse_filter(filter)
@@ -115,14 +125,16 @@ class Searcher:
                     answers.append(Answer(text, mine, ranking, alignment, (ranking,), depth))
                     continue
                 lexical = search_lexical(self.index, text, depth, filter=wanted)
-                fused = fuse([ranking, lexical], k, method=hybrid)
+                fused = fuse([ranking, lexical], k, method=hybrid, weights=weights)
                 rest = [id for id in fused.ids if id not in ranking.ids]  # noqa: A001
-                scored = {"alignment": alignment, "filter": wanted, **options}
-                more = self.index.search(mine, depth, among=rest, **scored) if rest else []
+                more: list[Ranking] = []
+                if rest:
+                    among: EffortOptions = {**options, "among": rest}
+                    more = self.index.search(mine, depth, alignment=alignment, filter=wanted, **among)
                 answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical))
             return answers
 
-    def document(self, id: str, answer: Answer, **options: Any) -> tuple[Ranking, int] | None:  # noqa: A002
+    def document(self, id: str, answer: Answer, **options: Unpack[VectorOptions]) -> tuple[Ranking, int] | None:  # noqa: A002
         """Return what scored a document for an answer's query, searching for it if the answer has it not.
 
         None where the document has no score: it has no tokens, or under XTR no query token retrieved one of them.
@@ -132,5 +144,6 @@ class Searcher:
             return found
         if not isinstance(answer.alignment, XTR):  # a score of its own: let it be seen whatever the filter says
             options["filter"] = None
-        (ranking,) = self.index.search(answer.tokens, answer.k, alignment=answer.alignment, among=[id], **options)
+        options["among"] = [id]
+        (ranking,) = self.index.search(answer.tokens, answer.k, alignment=answer.alignment, **options)
         return (ranking, 0) if len(ranking) else None

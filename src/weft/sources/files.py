@@ -6,20 +6,29 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
 from weft.errors import DataError, MissingExtraError
 from weft.sources.beir import read_corpus
-from weft.sources.extract import Extracted, extract
+from weft.sources.extract import PARSERS, extract
+from weft.sources.extracted import Extracted
 from weft.sources.find import BEIR, STDIN, Found, Report, Skipped
-from weft.sources.records import Fields, Record, Row, read_rows, read_stream, record
+from weft.sources.isolation import shared
+from weft.sources.kinds import ROWS
+from weft.sources.mail import messages
+from weft.sources.records import GLOBAL, Fields, Record, Row, json_rows, plain, read_rows, read_stream, record
 from weft.types import Document
 
+RESERVED = frozenset(("path", "title", "parent", "start", "stop", "page", "line", "heading", "weft"))
+"""Keys of a passage's metadata that are ours, whatever a file says about itself."""
 LARGEST = 64 * 2**20
 """Bytes of a single text at the most; files of rows may be of any size."""
+NO_LAYOUT = partial(Extracted, "")
 _VERSION = b"1"  # of the readers: raised when the same bytes are to give another text
+_VERSIONS = {"markdown": "2", "html": "2", "pdf": "2", "docx": "2"}  # the same for one kind alone
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,8 @@ class Source:
     """A document that can be read. Whether it has changed is known before that, by its hash.
 
     `origin` is the file it is in, as the user named it; `size` how many bytes of that file it fills; `whole` that it is
-    never to be split (test collections are judged by document).
+    never to be split (test collections are judged by document); `line` the row that it is, if it is one of many;
+    `former` an id that weft would have given it under other settings; `file` where the file really is.
     """
 
     id: str
@@ -36,28 +46,49 @@ class Source:
     size: int
     read: Callable[[], Document]
     whole: bool = False
-    page_starts: Callable[[], tuple[int, ...]] = tuple
+    layout: Callable[[], Extracted] = NO_LAYOUT
+    """Where pages, sections and lines begin in what `read` has returned."""
+    line: int | None = None
+    former: str = ""
+    file: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for messages."""
+        return f"{self.origin}{'' if self.line is None else f', line {self.line}'}"
 
 
 def read_sources(
     found: Iterable[Found], fields: Fields, report: Report, *, stdin: IO[bytes] | None = None, largest: int = LARGEST
 ) -> Iterator[Source]:
     """Read the files that `find` found; what cannot be read is reported and left out."""
-    for file in found:
-        try:
-            if file.kind == STDIN:
-                if stdin is None:
-                    raise DataError("there is no stdin to read")
-                yield from _records(read_stream(stdin), file, fields, report)
-            elif file.kind == BEIR:
-                yield from _beir(file)
-            elif file.kind in ("jsonl", "csv", "tsv", "parquet"):
-                yield from _records(read_rows(file.path, file.kind, fields), file, fields, report)
-            else:
-                yield _single(file, largest)
-        except (DataError, MissingExtraError, OSError) as error:
-            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            report(Skipped(file.name, reason, lost=True))
+    try:
+        for file in found:
+            try:
+                for source in _sources(file, fields, report, stdin, largest):
+                    yield source if file.kind == STDIN else replace(source, file=file.path)
+            except (DataError, MissingExtraError, OSError) as error:
+                reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+                report(Skipped(file.name, reason, lost=True))
+    finally:
+        shared.close()
+
+
+def _sources(file: Found, fields: Fields, report: Report, stdin: IO[bytes] | None, largest: int) -> Iterator[Source]:
+    if file.kind == STDIN:
+        if stdin is None:
+            raise DataError("there is no stdin to read")
+        yield from _records(read_stream(stdin), file, fields, report)
+    elif file.kind == BEIR:
+        yield from _beir(file)
+    elif file.kind in ROWS:
+        yield from _records(read_rows(file.path, file.kind, fields), file, fields, report)
+    elif file.kind == "mbox":
+        yield from _messages(file, largest, report)
+    elif file.kind == "json" and (rows := json_rows(_bytes(file, largest))) is not None:
+        yield from _records(rows, file, fields, report)
+    else:
+        yield _single(file, largest)
 
 
 def page_of(start: int, page_starts: tuple[int, ...]) -> int | None:
@@ -80,22 +111,43 @@ def content_hash(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-def _single(file: Found, largest: int) -> Source:
+def _bytes(file: Found, largest: int) -> bytes:
     if file.size > largest:
         raise DataError(f"larger than {largest / 2**20:.0f} MB ({file.size / 2**20:.0f})")
-    data = file.path.read_bytes()
+    return file.path.read_bytes()
+
+
+def _single(file: Found, largest: int) -> Source:
+    data = _bytes(file, largest)
+    kind = "text" if file.kind == "json" else file.kind
+    version = (kind + _VERSIONS.get(kind, "")).encode()
+    return _whole_file(file.name, file, data, kind, content_hash(version, data), None)
+
+
+def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, line: int | None) -> Source:
     extracted: list[Extracted] = []  # filled by `read`
 
     def read() -> Document:
-        found = extract(data, file.kind)
+        found = shared.read(data, kind) if kind in PARSERS else extract(data, kind)
         extracted[:] = [found]
+        own = {key: value for key, value in plain(dict(found.metadata)).items() if key not in RESERVED}
         title = {"title": found.title} if found.title else {}
-        return Document(file.name, found.text, {"path": file.name, **title})
+        return Document(name, found.text, {"path": file.name, **title, **own})
 
-    def page_starts() -> tuple[int, ...]:
-        return extracted[0].page_starts if extracted else ()
+    def layout() -> Extracted:
+        return extracted[0] if extracted else Extracted("")
 
-    return Source(file.name, file.name, content_hash(file.kind.encode(), data), file.size, read, False, page_starts)
+    return Source(name, file.name, digest, len(data), read, False, layout, line)
+
+
+def _messages(file: Found, largest: int, report: Report) -> Iterator[Source]:
+    """Yield the messages of an mbox file, each named by its content: numbers change, their ids may occur twice."""
+    for number, data in enumerate(messages(file.path), 1):
+        if len(data) > largest:
+            report(Skipped(file.name, f"message {number} is larger than {largest / 2**20:.0f} MB", lost=True))
+            continue
+        digest = content_hash(b"mail", data)
+        yield _whole_file(f"{file.name}:{digest[:16]}", file, data, "mail", digest, number)
 
 
 def _records(rows: Iterable[Row], file: Found, fields: Fields, report: Report) -> Iterator[Source]:
@@ -113,8 +165,13 @@ def _records(rows: Iterable[Row], file: Found, fields: Fields, report: Report) -
         if not made.text.strip() and not made.title:
             report(Skipped(file.name, "no text in it", line=row.number))
             continue
-        name = made.id or (f"stdin:{digest[:16]}" if file.kind == STDIN else f"{file.name}:{row.number}")
-        yield Source(name, file.name, digest, 0 if packed else row.size, partial(_document, name, made, file))
+        scoped = f"{file.name}:{made.id or row.number}"
+        if file.kind == STDIN:
+            name, former = made.id or f"stdin:{digest[:16]}", ""
+        else:
+            name, former = (made.id, scoped) if made.id and fields.scope == GLOBAL else (scoped, made.id)
+        read = partial(_document, name, made, file)
+        yield Source(name, file.name, digest, 0 if packed else row.size, read, line=row.number, former=former)
 
 
 def _document(name: str, made: Record, file: Found) -> Document:

@@ -6,27 +6,21 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
+from pathspec import GitIgnoreSpec
+
 from weft.errors import DataError
-from weft.storage.database import FILE
+from weft.sources.kinds import kind_of
+from weft.storage.folder import CATALOGUE
 
 STDIN = "-"
 BEIR = "beir"
-KINDS = {
-    **dict.fromkeys((".txt", ".text", ".rst", ".org", ".adoc"), "text"),
-    **dict.fromkeys((".md", ".markdown"), "markdown"),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
-    ".pdf": "pdf",
-    ".docx": "docx",
-    **dict.fromkeys((".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), "jsonl"),
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
-"""What a file is, by how its name ends."""
+IGNORED = "left out by .gitignore"
+NO_KIND = "of no known kind"
+_IGNORES = (".gitignore", ".ignore")
 
 
 class Skipped(NamedTuple):
@@ -63,7 +57,8 @@ class Found(NamedTuple):
 class Selection:
     """Which files of a folder are wanted.
 
-    A pattern with a slash is compared with the path below the folder, any other with each name in that path.
+    Patterns are those of ``.gitignore``: one with a slash in it is compared with the path below the folder, any other
+    with each name in that path.
 
     Examples
     --------
@@ -73,21 +68,29 @@ class Selection:
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    ignore: bool = True
+    """Leave out what ``.gitignore`` and ``.ignore`` files name."""
+    follow_links: bool = False
+    """Take what links out of the folder lead to."""
 
     def wants(self, below: str) -> bool:
         """Tell whether a file is wanted, by its path below the folder."""
-        return not self.excludes(below) and (not self.include or _matches(below, self.include))
+        return not self.excludes(below) and (not self.include or _spec(self.include).match_file(below))
 
     def excludes(self, below: str) -> bool:
-        """Tell whether a file or a whole folder is excluded."""
-        return _matches(below, self.exclude)
+        """Tell whether a file, or a whole folder (its path ends with a slash), is excluded."""
+        return _spec(self.exclude).match_file(below)
+
+
+@lru_cache(maxsize=64)
+def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+    return GitIgnoreSpec.from_lines(patterns)
 
 
 def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> list[Found]:
-    """List the files under some paths, in a stable order, each once.
+    """List the files under some paths, in a stable order, each once, however many names lead to it.
 
-    Hidden files, and folders that are indexes, are left out in silence; links that lead back into a folder that was
-    already seen are not followed.
+    Hidden files, and folders that are indexes, are left out in silence.
     """
     found: dict[str, Found] = {}
     for given in paths:
@@ -98,9 +101,28 @@ def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> l
         if not path.exists():
             why = "a link to nowhere" if path.is_symlink() else "no such file or folder"
             raise DataError(f"{why}: {str(given)!r}")
-        for file in _walk(path, selection, report) if path.is_dir() else [_asked(path)]:
-            found.setdefault(file.name, file)
+        listed = list(_Walk(path, selection, report).files(path)) if path.is_dir() else [_asked(path)]
+        for file in sorted(listed, key=lambda file: os.path.islink(file.path)):  # a file's own name before a link's
+            real = real_name(file.path)
+            known = found.setdefault(real, file)
+            if file.asked and not known.asked:
+                found[real] = known._replace(asked=True)
     return list(found.values())
+
+
+def real_name(path: Path) -> str:
+    """Return where a file really is; of a folder's files, the folder is looked up once."""
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(path)
+    return (
+        os.path.realpath(path) if name in ("", ".", "..") else os.path.join(_real_folder(os.path.abspath(folder)), name)
+    )
+
+
+@lru_cache(maxsize=256)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def name_of(path: Path) -> str:
@@ -126,12 +148,6 @@ def is_under(name: str, root: str) -> bool:
     return name == root or name.startswith(root.rstrip("/") + "/")
 
 
-def kind_of(name: str) -> str | None:
-    """Tell what a file is by its name, or None if it is of no known kind."""
-    lower = name.lower()
-    return next((kind for suffix, kind in KINDS.items() if lower.endswith(suffix)), None)
-
-
 def _asked(path: Path) -> Found:
     if not path.is_file():
         raise DataError(f"{str(path)!r} is neither a file nor a folder")
@@ -140,68 +156,130 @@ def _asked(path: Path) -> Found:
     return Found(path, name_of(path), kind_of(path.name) or "text", path.stat().st_size, True)
 
 
-def _walk(root: Path, selection: Selection, report: Report) -> Iterator[Found]:
-    seen: set[tuple[int, int]] = set()
+class _Walk:
+    """A walk through a folder."""
 
-    def failed(error: OSError, folder: Path | None = None) -> None:
-        name = name_of(Path(error.filename) if folder is None else folder)
-        report(Skipped(printable(name), f"cannot be read: {error.strerror}", lost=True))
+    def __init__(self, root: Path, selection: Selection, report: Report) -> None:
+        self.root, self.selection, self.report = root, selection, report
+        self.inside = os.path.realpath(root)
+        self.seen: set[tuple[int, int]] = set()
+        self.ignores = dict(_above(root)) if selection.ignore else {}
 
-    for here, folders, files in os.walk(root, followlinks=True, onerror=failed):
-        folder = Path(here)
+    def files(self, top: Path) -> Iterator[Found]:
+        """Yield the files below a folder, in order."""
+        for here, folders, files in os.walk(top, onerror=self._failed):
+            folder = Path(here)
+            if not self._enters(folder):
+                folders.clear()
+                continue
+            if self.selection.ignore:
+                self.ignores.update(_rules(folder))
+            below = folder.relative_to(self.root).as_posix()
+            folders[:] = sorted(f for f in folders if f[0] != "." and self._takes_folder(folder / f, _join(below, f)))
+            corpus = next((c for c in ("corpus.jsonl", "corpus.jsonl.gz") if c in files), None)
+            if corpus is not None and ("qrels" in folders or any(f.startswith("queries.jsonl") for f in files)):
+                folders[:] = [f for f in folders if f != "qrels"]  # judgements are not texts
+                files = [corpus]  # nor are queries, and what says where the collection comes from
+            else:
+                corpus = None
+            for file in sorted(files):
+                if file[0] != "." and self.selection.wants(_join(below, file)) and not self._ignores(folder / file):
+                    yield from self._file(folder / file, file == corpus)
+            links = [f for f in folders if (folder / f).is_symlink()]  # which the walk does not enter
+            folders[:] = [f for f in folders if f not in links]
+            for link in links:
+                if self.selection.follow_links:
+                    yield from self.files(folder / link)
+                elif not self._is_inside(folder / link):
+                    self._leave_out(folder / link)
+
+    def _enters(self, folder: Path) -> bool:
         try:
             status = folder.stat()
-            known = (status.st_dev, status.st_ino) in seen or (folder / FILE).is_file()
+            known = (status.st_dev, status.st_ino) in self.seen or (folder / CATALOGUE).is_file()
         except OSError as error:  # it may be listed but not entered, or has just gone
-            failed(error, folder)
-            known = True
-        if known:
-            folders.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        below = folder.relative_to(root).as_posix()
-        folders[:] = sorted(f for f in folders if f[0] != "." and not selection.excludes(_join(below, f)))
-        corpus = next((c for c in ("corpus.jsonl", "corpus.jsonl.gz") if c in files), None)
-        if corpus is not None and ("qrels" in folders or any(f.startswith("queries.jsonl") for f in files)):
-            folders[:] = [f for f in folders if f != "qrels"]  # judgements are not texts
-            files = [f for f in files if f == corpus or not f.startswith("queries.jsonl")]
+            self._failed(error, folder)
+            return False
+        self.seen.add((status.st_dev, status.st_ino))
+        return not known
+
+    def _takes_folder(self, folder: Path, below: str) -> bool:
+        return not self.selection.excludes(below + "/") and not self._ignores(folder, "/")
+
+    def _ignores(self, path: Path, end: str = "") -> bool:
+        """Ask the rules of the nearest folder that has an opinion."""
+        if not self.ignores:
+            return False
+        whole = Path(os.path.abspath(path))
+        for folder in whole.parents:
+            rules = self.ignores.get(folder)
+            said = None if rules is None else rules.check_file(whole.relative_to(folder).as_posix() + end).include
+            if said:
+                self.report(Skipped(printable(name_of(path)), IGNORED))
+            if said is not None:
+                return said
+        return False
+
+    def _is_inside(self, path: Path) -> bool:
+        return is_under(os.path.realpath(path), self.inside)
+
+    def _leave_out(self, path: Path) -> None:
+        self.report(Skipped(printable(name_of(path)), "a link out of the folder (--follow-links takes it)"))
+
+    def _failed(self, error: OSError, folder: Path | None = None) -> None:
+        name = name_of(Path(error.filename) if folder is None else folder)
+        self.report(Skipped(printable(name), f"cannot be read: {error.strerror}", lost=True))
+
+    def _file(self, path: Path, corpus: bool) -> Iterator[Found]:
+        name = name_of(path)
+        if name != printable(name):
+            self.report(Skipped(printable(name), "its name is not valid Unicode"))
+            return
+        try:
+            status = path.stat()
+        except OSError as error:
+            why = "a link to nowhere" if path.is_symlink() else f"cannot be read: {error.strerror}"
+            self.report(Skipped(name, why, True))
+            return
+        kind = BEIR if corpus else kind_of(path.name) or ("text" if self.selection.include else None)
+        if not stat.S_ISREG(status.st_mode):
+            self.report(Skipped(name, "not a regular file"))
+        elif kind is None:
+            self.report(Skipped(name, f"{NO_KIND} ({path.suffix or 'no suffix'})"))
+        elif not self.selection.follow_links and os.path.islink(path) and not self._is_inside(path):
+            self._leave_out(path)
+        elif status.st_size == 0:
+            self.report(Skipped(name, "empty"))
         else:
-            corpus = None
-        for file in sorted(files):
-            if file[0] != "." and selection.wants(_join(below, file)):
-                yield from _file(folder / file, file == corpus, selection, report)
+            yield Found(path, name, kind, status.st_size, False)
 
 
-def _file(path: Path, corpus: bool, selection: Selection, report: Report) -> Iterator[Found]:
-    name = name_of(path)
-    if name != printable(name):
-        report(Skipped(printable(name), "its name is not valid Unicode"))
+def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
+    """Yield the full path of a folder and the rules of its own ignore files, if it has any."""
+    lines: list[str] = []
+    for name in _IGNORES:
+        path = folder / name
+        try:
+            if path.is_file() and path.stat().st_size <= 2**20:
+                lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:  # as good as none
+            continue
+    if lines:
+        yield Path(os.path.abspath(folder)), GitIgnoreSpec.from_lines(lines)
+
+
+def _above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
+    """Yield the rules of the folders around one, up to the root of its Git repository."""
+    whole = Path(os.path.abspath(root))
+    around = [whole, *whole.parents]
+    top = next((i for i, folder in enumerate(around) if (folder / ".git").exists()), None)
+    if top is None:
         return
-    try:
-        status = path.stat()
-    except OSError as error:
-        report(Skipped(name, "a link to nowhere" if path.is_symlink() else f"cannot be read: {error.strerror}", True))
-        return
-    kind = BEIR if corpus else kind_of(path.name) or ("text" if selection.include else None)
-    if not stat.S_ISREG(status.st_mode):
-        report(Skipped(name, "not a regular file"))
-    elif kind is None:
-        report(Skipped(name, f"of no known kind ({path.suffix or 'no suffix'})"))
-    elif status.st_size == 0:
-        report(Skipped(name, "empty"))
-    else:
-        yield Found(path, name, kind, status.st_size, False)
+    for folder in around[1 : top + 1]:
+        for _, rules in _rules(folder):
+            if not rules.match_file(whole.relative_to(folder).as_posix() + "/"):  # else: asked for all the same
+                yield folder, rules
 
 
 def _join(below: str, name: str) -> str:
     return name if below == "." else f"{below}/{name}"
-
-
-def _matches(below: str, patterns: Iterable[str]) -> bool:
-    parts = PurePosixPath(below).parts
-    return any(
-        fnmatchcase(below, p.strip("/")) or below.startswith(p.strip("/") + "/")
-        if "/" in p.strip("/")
-        else any(fnmatchcase(part, p.strip("/")) for part in parts)
-        for p in patterns
-    )

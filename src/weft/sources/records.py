@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import datetime
 import decimal
@@ -17,14 +18,21 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from weft.errors import DataError, WeftError, missing_extra
-from weft.sources.extract import clean_text
+from weft.errors import DataError, WeftError, invalid, missing_extra
+from weft.sources.decoding import decode, guess
+from weft.sources.extracted import clean_text
 
 ID_FIELDS = ("_id", "id", "doc_id", "docid")
 TEXT_FIELDS = ("text", "contents", "content", "body", "passage")
 TITLE_FIELDS = ("title",)
 LONGEST = 64 * 2**20
 """Bytes of a row at the most."""
+VALUES = 1_000_000
+"""Values of a JSON text at the most: a few bytes of it can become a hundred of memory."""
+EXPANSION = 200
+"""How many times its size a gzipped file may have when it is unpacked, beyond the first 256 MB."""
+FILE, GLOBAL = "file", "global"
+"""Scopes of ids: rows of two files may have the same, or not."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,13 @@ class Fields:
     text: str | None = None
     title: str | None = None
     metadata: tuple[str, ...] | None = None
+    scope: str = FILE
+    """``"file"``: the file's name and a colon go before ids, so that those of two files never meet; ``"global"``: ids
+    are what the rows say."""
+
+    def __post_init__(self) -> None:
+        if self.scope not in (FILE, GLOBAL):
+            raise invalid("scope", "Fields", f"{FILE!r} or {GLOBAL!r}", self.scope)
 
 
 class Row(NamedTuple):
@@ -63,9 +78,10 @@ def read_rows(path: Path, kind: str, fields: Fields) -> Iterator[Row]:
         if kind == "parquet":
             yield from _parquet(path, fields)
             return
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            reader = _json_lines(file) if kind == "jsonl" else _table(file, kind, fields)  # type: ignore[arg-type]
-            yield from reader
+        packed = path.suffix == ".gz"
+        most = max(256 * 2**20, EXPANSION * path.stat().st_size) if packed else None
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            yield from _json_lines(file, most) if kind == "jsonl" else _table(file, kind, fields)  # type: ignore[arg-type]
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"not readable as gzip: {error}") from None
 
@@ -152,8 +168,33 @@ def _string(value: Any, field: str) -> str:
 # -- JSON lines ----------------------------------------------------------------------------------
 
 
-def _json_lines(file: IO[bytes]) -> Iterator[Row]:
-    return _as_json(_raw_lines(file))
+def json_rows(data: bytes) -> list[Row] | None:
+    """Return the rows of a JSON file that is a list of objects, else None: it is then read as text.
+
+    Examples
+    --------
+    >>> [row.fields for row in json_rows(b'[{"text": "one"}, {"text": "two"}]')], json_rows(b'{"a": 1}')
+    ([{'text': 'one'}, {'text': 'two'}], None)
+    """
+    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        return None
+    if _values(data) > VALUES:
+        raise DataError(f"more than {VALUES:,} values: as JSON lines it would be read row by row")
+    try:
+        values = json.loads(decode(data))
+    except (ValueError, RecursionError):
+        return None
+    if not values or not all(isinstance(value, dict) for value in values):
+        return None
+    return [Row(number, len(data) // len(values), value) for number, value in enumerate(values, 1)]
+
+
+def _values(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _json_lines(file: IO[bytes], most: int | None) -> Iterator[Row]:
+    return _as_json(_raw_lines(file, most))
 
 
 def _as_json(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row]:
@@ -166,6 +207,8 @@ def _json_row(line: bytes) -> dict[str, Any] | str:
     """Return the object of a line, or what is wrong with it."""
     if len(line) > LONGEST:
         return f"longer than {LONGEST // 2**20} MB"
+    if len(line) > VALUES and _values(line) > VALUES:
+        return f"more than {VALUES:,} values"
     try:
         value = json.loads(_decoded(line))
     except (ValueError, RecursionError) as error:
@@ -173,14 +216,23 @@ def _json_row(line: bytes) -> dict[str, Any] | str:
     return value if isinstance(value, dict) else f"expected an object, got {type(value).__name__}"
 
 
-def _raw_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Read lines that are not blank, with their numbers; of a line without end only so much that it can be refused."""
-    number = 0
+def _raw_lines(file: IO[bytes], most: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Read lines that are not blank, with their numbers; of a line without end only so much that it can be refused.
+
+    `most` bytes in all: `DataError` beyond.
+    """
+    number = total = 0
     while line := file.readline(LONGEST + 1):
         number += 1
         rest = line
+        total += len(line)
         while len(rest) > LONGEST and not rest.endswith(b"\n"):
             rest = file.readline(LONGEST + 1)
+            total += len(rest)
+            if most is not None and total > most:
+                break
+        if most is not None and total > most:
+            raise DataError(f"more than {EXPANSION} times its size when unpacked")
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if line.strip():
@@ -191,16 +243,20 @@ def _decoded(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        return line.decode("cp1252", errors="replace")
+        return line.decode(guess(line), errors="replace")
 
 
 # -- tables --------------------------------------------------------------------------------------
 
 
 def _table(file: IO[bytes], kind: str, fields: Fields) -> Iterator[Row]:
-    start = file.read(2)
+    start = file.read(2**16)
     file.seek(0)
-    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(start)
+    except UnicodeDecodeError:
+        encoding = guess(start)
     with io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="") as text:
         yield from _cells(text, kind, fields)
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError, IndexFormatError, IndexStateError, NotAnIndexError
 from weft.storage import schema
-from weft.storage.database import FILE, UNAVAILABLE, connect, faults_named, primary_code, transaction
+from weft.storage.database import FILE, UNAVAILABLE, connect, faults_named, primary_code, stamp, transaction
 from weft.storage.folder import check_folder, is_segment_name
+from weft.storage.sums import checks_id, row_sum, segment_sum, settings_sum
 from weft.types import PASSAGE_SEPARATOR, Document
 
 _MARKS = 500
@@ -45,6 +46,7 @@ class Catalogue:
         self.folder = folder
         self._db = connection
         self._version = version
+        self._stamp = stamp(folder)
 
     @property
     def file(self) -> Path:
@@ -79,11 +81,12 @@ class Catalogue:
                     raise NotAnIndexError(
                         f"no index at {folder}: its creation was interrupted; remove the folder and create it again"
                     )
-                if version not in (schema.FIRST_VERSION, schema.FORMAT_VERSION):
+                if version not in schema.VERSIONS:
                     raise IndexFormatError(
                         f"the index at {folder} has format version {version}; "
-                        f"this weft reads versions {schema.FIRST_VERSION} and {schema.FORMAT_VERSION}"
+                        f"this weft reads versions {schema.FIRST_VERSION} to {schema.FORMAT_VERSION}"
                     )
+                schema.check_tables(db)
                 if version == schema.FIRST_VERSION:
                     schema.look_through(db)
             except BaseException:
@@ -116,7 +119,17 @@ class Catalogue:
             if self._db.in_transaction:  # a failing disk may have ended it
                 self._db.execute("ROLLBACK")
 
+    @property
+    def read_only(self) -> bool:
+        """Whether this folder cannot be written, and is read as it lies there."""
+        return self._stamp is not None
+
     def _begin(self) -> None:
+        if self._stamp is not None and (now := stamp(self.folder)) != self._stamp:
+            # It was read as something that stands still, without locks, and somebody else has begun to write it.
+            self._db.close()
+            again = Catalogue.open(self.folder)
+            self._db, self._version, self._stamp = again._db, again._version, now
         self._db.execute("BEGIN")
         if not self._current and schema.version(self._db) == schema.FORMAT_VERSION:
             # A writer has brought the tables up to date since we opened them.
@@ -145,20 +158,35 @@ class Catalogue:
 
     def settings(self) -> dict[str, Any]:
         """Return what `create` was given."""
-        return {key: json.loads(value) for key, value in self._all("SELECT key, value FROM settings")}
+        stored = dict(self._all("SELECT key, value FROM settings"))
+        if self._current and stored.get("checksum") != str(settings_sum(stored)):
+            raise CorruptIndexError(f"{self.file}: damaged: checksum of the settings")
+        try:
+            return {key: json.loads(value) for key, value in stored.items()}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CorruptIndexError(f"{self.file}: damaged: settings ({error})") from None
 
     def generation(self) -> int:
         """Return a number that grows with every commit."""
         found = self._all("SELECT value FROM settings WHERE key = 'generation'")
-        return int(found[0][0]) if found else 0
+        try:
+            return int(found[0][0]) if found else 0
+        except (TypeError, ValueError):
+            raise CorruptIndexError(f"{self.file}: damaged: the number of the last commit") from None
 
     def segments(self) -> list[SegmentRow]:
         """Return the live segments, oldest first."""
-        columns = "segment, file, documents, tokens, first"
-        rows = [SegmentRow(*row) for row in self._all(f"SELECT {columns} FROM segments ORDER BY segment")]
-        for row in rows:
+        columns = f"segment, file, documents, tokens, first, {self._sum}"
+        rows = []
+        for *found, stored in self._all(f"SELECT {columns} FROM segments ORDER BY segment"):
+            row = SegmentRow(*found)
             if not is_segment_name(row.file):  # nothing outside the folder is ever opened or removed
                 raise CorruptIndexError(f"{self.file}: damaged: it names a segment {row.file!r}, as weft does not")
+            if not all(isinstance(n, int) and n >= 0 for n in (row.segment, *row[2:])):
+                raise CorruptIndexError(f"{self.file}: damaged: what it says of segment {row.file}")
+            if self._current and stored != segment_sum(*row[1:]):
+                raise CorruptIndexError(f"{self.file}: damaged: checksum of what it says of segment {row.file}")
+            rows.append(row)
         return rows
 
     def tombstones(self, after: int = 0) -> tuple[NDArray[np.int64], int]:
@@ -166,8 +194,11 @@ class Catalogue:
 
         The first format keeps no order of burials: there it is always all of them.
         """
-        rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if self._current else 0,))
-        last = rows[-1][0] if rows and self._current else after
+        ordered = self._version > schema.FIRST_VERSION
+        rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if ordered else 0,))
+        last = rows[-1][0] if rows and ordered else after
+        if not all(isinstance(doc, int) for _, doc in rows):
+            raise CorruptIndexError(f"{self.file}: damaged: the list of deleted documents")
         return np.array([doc for _, doc in rows], dtype=np.int64), last
 
     @property
@@ -175,19 +206,58 @@ class Catalogue:
         """Whether the tables are those of today."""
         return self._version == schema.FORMAT_VERSION
 
+    @property
+    def _sum(self) -> str:
+        """The column of checksums, which older formats have not."""
+        return "checksum" if self._current else "NULL"
+
     def count(self) -> int:
         """Return the number of documents."""
         return int(self._all("SELECT count(*) FROM documents")[0][0])
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """Return the ids of documents by their numbers, in that order."""
-        found = dict(self._where("doc, id", numbers))
+        found = {}
+        for number, name, stored in self._where(f"doc, id, {self._sum}", numbers):
+            if not checks_id(stored, name):
+                raise self._torn(number)
+            found[number] = name
+        missing = next((number for number in numbers if number not in found), None)
+        if missing is not None:
+            raise CorruptIndexError(f"{self.file}: damaged: document {missing} of a segment is not in the catalogue")
         return [found[number] for number in numbers]
 
     def documents(self, numbers: Sequence[int]) -> dict[int, Document]:
         """Return documents by their numbers."""
-        rows = self._where("doc, id, text, metadata", numbers)
-        return {row[0]: Document(row[1], row[2], json.loads(row[3])) for row in rows}
+        rows = self._where(f"doc, {self._columns}", numbers)
+        return {number: self._document(*row) for number, *row in rows}
+
+    @property
+    def _columns(self) -> str:
+        return f"id, {self._sum}, text, metadata"
+
+    def _document(self, id: Any, stored: Any, text: Any, metadata: Any) -> Document:  # noqa: A002
+        """Return a row as a document, if it is as it was written."""
+        try:
+            if stored is not None and stored != row_sum(id, text, metadata):
+                raise ValueError("checksum")
+            return Document(id, text, json.loads(metadata))
+        except (TypeError, ValueError, RecursionError):
+            raise self._torn(id) from None
+
+    def _torn(self, name: object) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.file}: damaged: checksum of document {name!r}; `weft repair` keeps the others")
+
+    def torn(self) -> dict[int, str]:
+        """Return the numbers and ids of all documents whose rows are not as they were written."""
+        found = {}
+        with faults_named(self.folder):
+            for number, *row in self._db.execute(f"SELECT doc, {self._columns} FROM documents"):
+                try:
+                    self._document(*row)
+                except CorruptIndexError:
+                    found[int(number)] = str(row[0])
+        return found
 
     def _where(self, columns: str, numbers: Sequence[int]) -> Iterator[Any]:
         for start in range(0, len(numbers), _MARKS):
@@ -197,16 +267,18 @@ class Catalogue:
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return a document, or None."""
-        rows = self._all("SELECT id, text, metadata FROM documents WHERE id = ?", (id,))
-        return Document(rows[0][0], rows[0][1], json.loads(rows[0][2])) if rows else None
+        rows = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id,))
+        if rows and rows[0][0] != id:  # SQLite's list of ids led elsewhere
+            raise self._torn(id)
+        return self._document(*rows[0]) if rows else None
 
     def family(self, id: str) -> list[Document]:  # noqa: A002
         """Return the document with this id, and those whose ids are made from it: ``id#…``, ``id##…``."""
         # The character after the separator's ends a range of the unique index over ids.
         mark = PASSAGE_SEPARATOR[0]
         first, end = id + mark, id + chr(ord(mark) + 1)
-        query = "SELECT id, text, metadata FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
-        return [Document(i, t, json.loads(m)) for i, t, m in self._all(query, (id, first, end))]
+        query = f"SELECT {self._columns} FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
+        return [self._document(*row) for row in self._all(query, (id, first, end))]
 
     def marked(self, *paths: str) -> list[tuple[Any, ...]]:
         """Return (id, a value for each path) of each document whose metadata has something at the first JSON path."""
@@ -250,7 +322,7 @@ class Catalogue:
 
         `condition` is an SQL expression over `documents`, as for `select`.
         """
-        row = "documents.doc" if self._current else "documents.lexical_row"
+        row = "documents.lexical_row" if self._version == schema.FIRST_VERSION else "documents.doc"
         query = (
             f"SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON {row} = lexical.rowid"
             f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
@@ -275,15 +347,15 @@ class Catalogue:
     def add_segment(self, file: str, documents: int, tokens: int, first: int) -> int:
         """Name a segment file that is already safe on disk; return its number."""
         values = (file, documents, tokens, first)
-        cursor = self._db.execute("INSERT INTO segments (file, documents, tokens, first) VALUES (?, ?, ?, ?)", values)
-        return int(cursor.lastrowid or 0)
+        query = "INSERT INTO segments (file, documents, tokens, first, checksum) VALUES (?, ?, ?, ?, ?)"
+        return int(self._db.execute(query, (*values, segment_sum(*values))).lastrowid or 0)
 
     def put(self, document: Document, number: int) -> None:
         """Insert a document under its number; another with its id is buried."""
         metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
         self.delete(document.id)
-        values = (number, document.id, document.text, metadata)
-        self._db.execute("INSERT INTO documents (doc, id, text, metadata) VALUES (?, ?, ?, ?)", values)
+        values = (number, document.id, row_sum(document.id, document.text, metadata), document.text, metadata)
+        self._db.execute("INSERT INTO documents (doc, id, checksum, text, metadata) VALUES (?, ?, ?, ?, ?)", values)
 
     def delete(self, id: str) -> bool:  # noqa: A002
         """Remove a document; False if there was none."""
@@ -304,6 +376,29 @@ class Catalogue:
     def set(self, key: str, value: Any) -> None:
         """Store a setting."""
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (key, json.dumps(value)))
+        schema.sum_settings(self._db)
+
+    # -- repairing, inside `transaction` ---------------------------------------------------------------
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Remove documents by their numbers, whatever their rows say."""
+        # Not through the trigger: the lexical index is made anew, as it may not fit what the row says now.
+        self._db.execute("DROP TRIGGER lexical_delete")
+        self._db.executemany("DELETE FROM documents WHERE doc = ?", ((int(number),) for number in numbers))
+        schema.create_triggers(self._db)
+
+    def bury(self, numbers: Iterable[int]) -> None:
+        """Add tombstones for numbers that no document has."""
+        self._db.executemany("INSERT OR IGNORE INTO tombstones (doc) VALUES (?)", ((int(n),) for n in numbers))
+
+    def raise_generation(self, least: int) -> None:
+        """Let the number of this commit be more than `least`."""
+        if self.generation() < least:
+            self._db.execute("UPDATE settings SET value = ? WHERE key = 'generation'", (str(least),))
+
+    def rebuild_lexical(self) -> None:
+        """Make the lexical index anew from the documents."""
+        self._db.execute("INSERT INTO lexical(lexical) VALUES ('rebuild')")
 
     # -- checking --------------------------------------------------------------------------------
 

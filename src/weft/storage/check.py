@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.folder import SEGMENTS, segment_files
+from weft.storage.lock import last_mark
 from weft.storage.segments import Segment, in_parts, open_segment
 from weft.storage.store import Store
 from weft.storage.views import ATTEMPTS
@@ -46,7 +47,11 @@ def check(store: Store) -> Report:
     ...     check(store)
     Report(problems=(), leftovers=())
     """
-    catalogue = Catalogue.open(store.folder)
+    mark = last_mark(store.folder)
+    try:
+        catalogue = Catalogue.open(store.folder)
+    except CorruptIndexError as error:
+        return Report((str(error),), ())
     try:
         lexical = catalogue.lexical_integrity()
         tried = -1
@@ -65,6 +70,9 @@ def check(store: Store) -> Report:
                     tried = generation
                     continue
                 problems = [f"{catalogue.file}: {line}" for line in lexical + catalogue.integrity()]
+                if mark > generation:
+                    problems.append(f"{catalogue.file}: commits {generation + 1} to {mark} are missing")
+                problems += _row_problems(catalogue)
                 for row, segment in zip(rows, opened, strict=True):
                     problems += _segment_problems(store, row, segment)
                 segments = [segment for segment in opened if isinstance(segment, Segment)]
@@ -73,8 +81,19 @@ def check(store: Store) -> Report:
                 named = {row.file for row in rows}
                 return Report(tuple(problems), tuple(name for name in there if name not in named))
         raise AssertionError("the last attempt returns")
+    except CorruptIndexError as error:  # of the catalogue itself: nothing more can be said
+        return Report((*(f"{catalogue.file}: {line}" for line in catalogue.integrity()), str(error)), ())
     finally:
         catalogue.close()
+
+
+def _row_problems(catalogue: Catalogue) -> Iterator[str]:
+    try:
+        torn = catalogue.torn()
+    except CorruptIndexError as error:
+        yield str(error)
+        return
+    yield from (f"{catalogue.file}: checksum of document {name!r}" for name in list(torn.values())[:_LISTED])
 
 
 def _open(store: Store, row: SegmentRow) -> Segment | CorruptIndexError:

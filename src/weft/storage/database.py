@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from weft.errors import CorruptIndexError, StorageError, WeftError
-from weft.storage.folder import CATALOGUE as FILE
+from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
+from weft.storage.folder import CATALOGUE
+
+FILE = CATALOGUE
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
+_TOO_MUCH = ("too large", "too many", "stack overflow", "too complex", "LIKE or GLOB pattern")
 _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
 def connect(folder: Path) -> sqlite3.Connection:
-    """Open the database of an index. One connection may serve several threads, one at a time."""
+    """Open the database of an index. One connection may serve several threads, one at a time.
+
+    A folder that we may not write, or of a filesystem that nobody may, is read as it lies there.
+    """
     # Transactions are ours to begin and end (isolation_level None).
-    db = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False, timeout=30)
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 30}
+    if _writable(folder):
+        db: sqlite3.Connection = sqlite3.connect(folder / FILE, **options)
+    else:
+        db = sqlite3.connect(f"{(folder / FILE).absolute().as_uri()}?{_as_it_lies(folder)}", uri=True, **options)
     try:
+        if _alone(folder):
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # Nothing that a catalogue of someone else brings along may run, and its pages are looked at twice.
+        db.execute("PRAGMA trusted_schema = OFF")
+        db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA synchronous = FULL")
     except sqlite3.DatabaseError:
         db.close()
@@ -27,9 +44,47 @@ def connect(folder: Path) -> sqlite3.Connection:
     return db
 
 
+def _writable(folder: Path) -> bool:
+    there = (folder / FILE).exists()
+    return os.access(folder, os.W_OK) and (not there or os.access(folder / FILE, os.W_OK))
+
+
+def _log_size(folder: Path) -> int:
+    try:
+        return (folder / f"{FILE}-wal").stat().st_size
+    except OSError:
+        return 0
+
+
+def _as_it_lies(folder: Path) -> str:
+    """How SQLite is to open a folder that cannot be written."""
+    if (folder / f"{FILE}-shm").exists() and (folder / f"{FILE}-wal").exists():
+        return "mode=ro"  # somebody writes it: their shared memory will do
+    if _log_size(folder) and os.name == "posix":
+        return "mode=ro&vfs=unix-none"  # they crashed, and the log holds commits: it is read without shared memory
+    return "immutable=1"  # closed in good order
+
+
+def _alone(folder: Path) -> bool:
+    return not _writable(folder) and "unix-none" in _as_it_lies(folder)
+
+
+def stamp(folder: Path) -> tuple[int, ...] | None:
+    """Return what changes when a folder that we may not write is written by another; None if we may write it."""
+    if _writable(folder):
+        return None
+    found = [0, 0, 0]
+    with suppress(OSError):
+        status = (folder / FILE).stat()
+        found = [status.st_ino, status.st_mtime_ns, status.st_size]
+    return (*found, int((folder / f"{FILE}-wal").exists()), int((folder / f"{FILE}-shm").exists()))
+
+
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Write: all of it or nothing."""
+    # Our triggers write the lexical index; that the triggers are ours was seen when the catalogue was opened.
+    db.execute("PRAGMA trusted_schema = ON")
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -38,6 +93,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+    finally:
+        db.execute("PRAGMA trusted_schema = OFF")
 
 
 def statements(script: str) -> Iterator[str]:
@@ -62,13 +119,55 @@ def faults_named(folder: Path) -> Iterator[None]:
         yield
     except WeftError:
         raise
-    except (sqlite3.OperationalError, OSError) as error:
-        if isinstance(error, sqlite3.OperationalError) and primary_code(error) not in _STORAGE:
-            raise
-        raise StorageError(
-            f"the index at {folder} cannot be read or written now: {error}; all that was committed before is unharmed"
-        ) from error
-    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
-        raise  # ours: a closed database, a broken rule
-    except sqlite3.DatabaseError as error:
-        raise CorruptIndexError(f"{folder / FILE}: damaged: {error}") from None
+    except (sqlite3.ProgrammingError, sqlite3.NotSupportedError):
+        raise  # ours: a closed database
+    except (sqlite3.Error, OSError) as error:
+        code = primary_code(error) if isinstance(error, sqlite3.Error) else None
+        if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):
+            raise invalid("filter", "search", f"simpler: SQLite refuses it ({error})", "a large one") from None
+        if code is None or code in _STORAGE:
+            raise StorageError(
+                f"the index at {folder} cannot be read or written now: {error}; "
+                "all that was committed before is unharmed"
+            ) from error
+        # SQLite, and its lexical index above all, take what could not be read for damage: look again.
+        unreadable = _unreadable(folder)
+        if unreadable is not None or _sound(folder):
+            raise StorageError(
+                f"the index at {folder} could not be read: {unreadable or error}; nothing says that it is damaged"
+            ) from error
+        raise CorruptIndexError(f"{folder / FILE}: damaged: {error}; `weft repair` keeps what can be read") from None
+
+
+def _unreadable(folder: Path) -> OSError | None:
+    """Return what the disk says when the whole catalogue is read, if that fails."""
+    for path in (folder / FILE, folder / f"{FILE}-wal"):
+        try:
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                at = 0
+                while part := os.pread(handle, 1 << 20, at):
+                    at += len(part)
+            finally:
+                os.close(handle)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return error
+    return None
+
+
+def _sound(folder: Path) -> bool:
+    """Tell whether SQLite finds nothing wrong with the catalogue now, its lexical index included."""
+    try:
+        db = connect(folder)
+        try:
+            if db.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                return False
+            with transaction(db):
+                db.execute("INSERT INTO lexical(lexical, rank) VALUES ('integrity-check', 1)")
+            return True
+        finally:
+            db.close()
+    except (sqlite3.Error, OSError):
+        return False

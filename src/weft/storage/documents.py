@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
-from weft.errors import invalid
+from weft.errors import CorruptIndexError, invalid
 from weft.types import Document
+
+_SETTINGS: dict[str, tuple[type, ...]] = {
+    "dim": (int,),
+    "bits": (int,),
+    "encoder": (str,),
+    "beta_d": (float, int, type(None)),
+    "weights": (bool,),
+    "reading": (bool,),
+    "model": (str,),
+    "alignment": (str,),
+}
+_ALWAYS = ("dim", "bits", "encoder", "beta_d")
+MOST_DIGITS = 400
+DEEPEST = 100
+"""Lists and objects in each other, in metadata: what any JSON reader can follow."""
 
 
 def checked(given: Document | str) -> Document:
@@ -24,3 +41,15 @@ def checked(given: Document | str) -> Document:
     except (TypeError, ValueError) as error:
         raise invalid("metadata", "Document", f"a JSON object ({error})", document.metadata) from None
     return document
+
+
+def checked_settings(stored: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings of an index that was opened, if they are such as `create` stores."""
+    for name, types in _SETTINGS.items():
+        if name in stored or name in _ALWAYS:
+            value = stored.get(name)
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                raise CorruptIndexError(f"{file}: damaged: the setting {name!r} is {value!r}")
+    if not 1 <= stored["dim"] <= 65536 or stored["bits"] not in (8, 4, 2):
+        raise CorruptIndexError(f"{file}: damaged: dimension {stored['dim']}, bits {stored['bits']}")
+    return stored

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from weft._renamed import Renamed, renamed_keywords
 from weft.checks import check_fraction
-from weft.errors import IndexExistsError, IndexFormatError, invalid
+from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, invalid
 from weft.storage import forking
 from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.database import FILE, faults_named
-from weft.storage.documents import checked
+from weft.storage.documents import checked, checked_settings
 from weft.storage.folder import SEGMENTS, segment_files
-from weft.storage.lock import WriterLock
+from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import Merger, codec_for
 from weft.storage.operations import Addition, Operation, commit, new_segments
 from weft.storage.pruning import prune
@@ -51,8 +51,12 @@ class Store:
     encoder = Renamed("encoder_fingerprint")
     weights = Renamed("salience_weighs")
 
-    def __init__(self, folder: Path, catalogue: Catalogue, *, merge: str = "background") -> None:
-        settings = catalogue.settings()
+    def __init__(
+        self, folder: Path, catalogue: Catalogue, *, merge: str = "background", on_damage: str = "raise"
+    ) -> None:
+        if on_damage not in ("raise", "skip"):
+            raise invalid("on_damage", "open", '"raise" or "skip"', on_damage)
+        settings = checked_settings(catalogue.settings(), catalogue.file)
         self.folder = folder
         self.dim: int = settings["dim"]
         self.encoder_fingerprint: str = settings["encoder"]
@@ -62,7 +66,7 @@ class Store:
         self.reads: bool = settings.get("reading", True)
         self.model: str = settings.get("model", "")
         self.merging = Merger(self, merge)
-        self._views = Views(folder, catalogue)
+        self._views = Views(folder, catalogue, skips=on_damage == "skip")
         self._write_guard = threading.RLock()
         self._lock: WriterLock | None = None
         self._own: Catalogue | None = None  # the writer's connection
@@ -159,12 +163,32 @@ class Store:
         encoder_fingerprint: str | None = None,
         dim: int | None = None,
         merge: str = "background",
+        on_damage: str = "raise",
     ) -> Self:
-        """Open an existing index; `encoder_fingerprint` and `dim`, where given, must be the ones it was made with."""
+        """Open an existing index.
+
+        Parameters
+        ----------
+        folder : path
+            May be one that cannot be written, of another user or on read-only media: it is then only read.
+        encoder_fingerprint, dim
+            Where given, they must be the ones that it was made with.
+        merge : {"background", "inline", "off"}
+            As for `create`.
+        on_damage : {"raise", "skip"}
+            What to do about damaged segments: raise when one is read, or read every byte when the index is opened, and
+            search without those that are damaged; rankings then say how many documents are missing (`Ranking.missing`).
+        """
         folder = Path(folder)
+        mark = last_mark(folder)  # before the catalogue is read, which may have moved on then, but never back
         catalogue = Catalogue.open(folder)
         try:
-            store = cls(folder, catalogue, merge=merge)
+            if on_damage != "skip" and mark > catalogue.generation():
+                raise CorruptIndexError(
+                    f"{catalogue.file}: damaged: commits {catalogue.generation() + 1} to {mark} are missing; "
+                    "`weft repair` accepts what is left"
+                )
+            store = cls(folder, catalogue, merge=merge, on_damage=on_damage)
         except BaseException:
             catalogue.close()
             raise
@@ -217,6 +241,12 @@ class Store:
         return self._views.reading()
 
     @property
+    def damaged(self) -> tuple[str, ...]:
+        """Segments that are left out, of an index that was opened with ``on_damage="skip"``."""
+        with self.view() as view:
+            return view.damaged
+
+    @property
     def alignment(self) -> str:
         """What a search takes for relevance unless it says otherwise."""
         with self.view() as view:
@@ -255,7 +285,10 @@ class Store:
             if number is None:
                 return None
             places = ((s.segment, s.segment.ordinals_of(np.array([number]))) for s in view.segments)
-            return next(place for place in places if len(place[1]))
+            place = next((place for place in places if len(place[1])), None)
+            if place is None:
+                raise CorruptIndexError(f"{catalogue.file}: damaged: document {id!r} is in no segment that can be read")
+            return place
 
     # -- writing -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError, IndexStateError
-from weft.storage.catalogue import Catalogue
+from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.database import faults_named
 from weft.storage.folder import SEGMENTS
 from weft.storage.segments import Allowed, Segment, open_segment
@@ -53,6 +53,10 @@ class View:
     segments: tuple[LiveSegment, ...]
     alignment: str | None
     """The index's own, if it was given one."""
+    damaged: tuple[str, ...] = ()
+    """Files of segments that are left out"""
+    missing: int = 0
+    """Documents in them, deleted ones included"""
 
     @cached_property
     def documents(self) -> int:
@@ -73,8 +77,10 @@ class _Held(NamedTuple):
 class Views:
     """The readers' side of a store."""
 
-    def __init__(self, folder: Path, catalogue: Catalogue) -> None:
+    def __init__(self, folder: Path, catalogue: Catalogue, *, skips: bool = False) -> None:
         self.folder = folder
+        self._skips = skips
+        self._damaged: dict[int, SegmentRow] = {}
         self._pool = [catalogue]
         self._pool_guard = threading.Lock()
         self._closed = False
@@ -170,7 +176,7 @@ class Views:
                 with catalogue.snapshot():
                     generation = catalogue.generation()
                     try:
-                        view = self._state(catalogue, generation)
+                        view = self._state(catalogue, generation, skip=self._skips and generation == tried)
                     except CorruptIndexError:
                         # A merge may have removed a file after we read its name; then there is a newer state.
                         failed += 1
@@ -187,7 +193,7 @@ class Views:
             self._local.held = None
             self._give_back(catalogue)
 
-    def _state(self, catalogue: Catalogue, generation: int) -> View | None:
+    def _state(self, catalogue: Catalogue, generation: int, *, skip: bool = False) -> View | None:
         """Return the view of a state; None if another thread has loaded a newer one meanwhile."""
         latest = self._latest
         if latest is None or latest.generation != generation:
@@ -196,7 +202,7 @@ class Views:
                 if latest is not None and latest.generation > generation:
                     return None
                 if latest is None or latest.generation != generation:
-                    self._latest = latest = self._load(catalogue, generation)
+                    self._latest = latest = self._load(catalogue, generation, skip=skip)
         return latest
 
     def adopt(self, path: Path) -> None:
@@ -213,7 +219,7 @@ class Views:
         """Forget a segment that was not committed after all."""
         self._adopted.pop(name, None)
 
-    def _load(self, catalogue: Catalogue, generation: int) -> View:
+    def _load(self, catalogue: Catalogue, generation: int, *, skip: bool = False) -> View:
         known = {s.number: s for s in self._latest.segments} if self._latest is not None else {}
         rows = catalogue.segments()
         fresh, seen = catalogue.tombstones(self._seen)
@@ -223,10 +229,15 @@ class Views:
         for row in rows:
             old = known.get(row.segment)
             if old is None:
-                segment = self._adopted.pop(row.file, None)
-                if segment is None:
-                    segment = open_segment(self.folder / SEGMENTS / row.file)
-                segment.first = row.first
+                if row.segment in self._damaged:
+                    continue
+                try:
+                    segment = self._opened(row)
+                except CorruptIndexError:
+                    if not skip:
+                        raise
+                    self._damaged[row.segment] = row
+                    continue
                 loaded.append(LiveSegment(row.segment, segment, _without(np.ones(len(segment), bool), segment, dead)))
                 continue
             live = _without(old.live, old.segment, fresh)
@@ -235,7 +246,23 @@ class Views:
         if len(dead) > 2 * deleted + 1000:  # most were of segments that are gone
             dead = np.sort(np.concatenate([np.zeros(0, np.int64), *(s.segment.numbers[~s.live] for s in loaded)]))
         self._dead, self._seen = dead, seen
-        return View(generation, tuple(loaded), catalogue.settings().get("alignment"))
+        aside = [row for row in rows if row.segment in self._damaged]
+        missing = sum(row.documents for row in aside)
+        alignment = catalogue.settings().get("alignment")
+        return View(generation, tuple(loaded), alignment, tuple(row.file for row in aside), missing)
+
+    def _opened(self, row: SegmentRow) -> Segment:
+        """Open a segment that the catalogue names, if it is the one that is meant."""
+        segment = self._adopted.pop(row.file, None)
+        if segment is None:
+            segment = open_segment(self.folder / SEGMENTS / row.file)
+        segment.first = row.first
+        if (len(segment), segment.n_tokens) != (row.documents, row.tokens):
+            raise CorruptIndexError(f"{segment.path}: damaged: it is not the one that the catalogue names")
+        if self._skips:
+            segment.verify()
+            segment.warm()
+        return segment
 
 
 def _without(live: NDArray[np.bool_], segment: Segment, dead: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -17,11 +17,12 @@ from sentence_transformers.util import all_gather_padded, get_rank
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.alignment import Alignment
+from weft.alignment import Alignment, InBatchTokenRetrieval
 from weft.alignment.base import Pairs
 from weft.alignment.scoring import relevance
 from weft.encoders.salience import SALIENCE, Salience
 from weft.errors import invalid
+from weft.training.in_batch import score_in_batch
 
 
 class Tokens(NamedTuple):
@@ -204,6 +205,10 @@ class AlignmentLoss(nn.Module):
 
 def score_batch(queries: Tokens, documents: Tokens, alignment: Alignment | str) -> Tensor:
     """Return rel(Q, D) of all B queries with all N documents, (B, N); differentiable."""
+    alignment = Alignment.parse(alignment)
+    if isinstance(alignment, InBatchTokenRetrieval):
+        sides = [(side.values.float(), side.mask, side.salience) for side in (queries, documents)]
+        return score_in_batch(sides[0], sides[1], alignment)
     # (B, 1, n, dim) @ (1, N, dim, m) as one product: (B·n, dim) @ (dim, N·m)
     B, n, _ = queries.values.shape
     N, m, _ = documents.values.shape

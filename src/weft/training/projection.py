@@ -25,6 +25,8 @@ CENTRE = 0.8
 def build_projection(settings: ModelSettings, transformer: Transformer, texts: Sequence[str]) -> nn.Module:
     """Build the projection of a recipe; `texts` are documents for the PCA."""
     hidden = transformer.get_embedding_dimension()
+    if settings.dim > hidden:
+        raise DataError(f"model.dim must be at most {hidden}, the width of {settings.base}; got {settings.dim}")
     moments = None
     if settings.projection == "pca":
         moments = state_moments(transformer, texts[:PCA_TEXTS])

@@ -17,10 +17,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.alignment import Alignment, Gate
+from weft.alignment import XTR, Alignment, Attention, Gate
 from weft.errors import invalid
 from weft.training.data import Source
 from weft.training.tables import RecipeError, at_least, list_of, positive, read_tables, reject_unknown, settings
+
+
+def trainable(text: str, key: str) -> Alignment:
+    """Return an alignment to train with; refuse those that training has no use for."""
+    parsed = Alignment.parse(text)
+    if isinstance(parsed, XTR):  # its k′ is of a corpus, and most of what it scores would be imputed
+        raise invalid(key, "the recipe", "xtr-in-batch:k_train (xtr:k_prime is for searching a corpus)", text)
+    if isinstance(parsed, Attention):
+        raise invalid(key, "the recipe", "one that is made from similarities (attention is given)", text)
+    return parsed
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,8 @@ class LossSettings:
     mini_batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        Alignment.parse(self.alignment)
-        Alignment.parse(self.teacher_alignment)
+        trainable(self.alignment, "loss.alignment")
+        trainable(self.teacher_alignment, "loss.teacher_alignment")
         for key in ("scale", "teacher_scale"):
             positive(f"loss.{key}", getattr(self, key))
         if not 0 <= self.distillation <= 1:

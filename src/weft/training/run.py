@@ -25,12 +25,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import TrainerState, set_seed
 
+from weft.alignment import InBatchTokenRetrieval
 from weft.encoders import Encoder
 from weft.encoders.own_alignment import write_own_alignment
 from weft.encoders.torch_backend import prompt_of
 from weft.errors import DataError, first_line
 from weft.training.data import Row, Source, mining_corpus, read
 from weft.training.frozen import check_rememberable, remember
+from weft.training.in_batch import memory
 from weft.training.losses import AlignmentLoss
 from weft.training.mining import choose, mine_bm25, mine_index
 from weft.training.model import build_model, build_teacher
@@ -177,6 +179,8 @@ def check(recipe: Recipe) -> list[str]:
     summary.append(f"model     {parts}; {trained / 1e6:.1f} M parameters to train")
     before = ", ".join(f"{loss:.3f}" for loss in first)
     summary.append(f"loss      {run.loss.alignment}, {before} on two rows of each before training")
+    if isinstance(run.loss.alignment, InBatchTokenRetrieval):
+        summary.append(_memory(recipe, run.loss.alignment.k_train))
     settings = recipe.training
     seen = settings.steps * settings.batch_size * settings.gradient_accumulation
     total = sum(len(rows) * source.repeat for source, rows, _ in run.sources)
@@ -184,6 +188,15 @@ def check(recipe: Recipe) -> list[str]:
         f"training  {settings.steps:,} steps of {settings.batch_size}, {seen / total:.1f} times through the data"
     )
     return summary
+
+
+def _memory(recipe: Recipe, k: int) -> str:
+    """Say how much memory the scores of a whole batch take; without retrieval it would be all similarities."""
+    queries, n = recipe.training.batch_size, recipe.model.query_length
+    documents = queries * (1 + max(source.negatives for source in recipe.data))
+    m = recipe.training.max_document_length or recipe.model.document_length
+    needed = memory(queries, n, documents, m, k, recipe.model.dim)
+    return f"memory    {needed / 2**30:.2f} GiB for the scores of {queries} queries with {documents} documents"
 
 
 def _first_loss(run: Run, rows: list[Row], seed: int) -> float:

@@ -98,17 +98,33 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
 def _change(tables: dict[str, Any], change: str) -> None:
     name, equals, text = change.partition("=")
     table, dot, key = name.strip().partition(".")
-    if not equals or not dot or table == "data":
-        raise RecipeError(
-            f"a change is written table.key=value, with any table but data, such as training.steps=100; got {change!r}"
-        )
+    if not equals or not dot:
+        raise RecipeError(f"a change is written table.key=value, such as training.steps=100; got {change!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    if table == "data":
+        _change_data(tables, key, value, change)
+        return
     if not isinstance(tables.setdefault(table, {}), dict):
         raise RecipeError(f"{table} is no table of the recipe; got {change!r}")
     tables[table][key] = value
+
+
+def _change_data(tables: dict[str, Any], key: str, value: Any, change: str) -> None:
+    """Change every ``[[data]]`` table (``data.limit=100``), or one of them (``data.2.limit=100``: the second)."""
+    listed = tables.get("data", [])
+    number, dot, rest = key.partition(".")
+    if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
+        raise RecipeError(f"the recipe has no [[data]] to change; got {change!r}")
+    if not dot:
+        for one in listed:
+            one[key] = value
+        return
+    if not number.isdecimal() or not 1 <= int(number) <= len(listed):
+        raise RecipeError(f"the recipe has {len(listed)} [[data]] tables, data.1 the first; got {change!r}")
+    listed[int(number) - 1][rest] = value
 
 
 def _fill(value: Any, folders: Mapping[str, str]) -> Any:

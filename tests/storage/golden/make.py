@@ -22,7 +22,7 @@ DIM = 8
 def main() -> None:
     merger.CODED_TOKENS = 600
     rng = np.random.default_rng(42)
-    for bits, name in ((8, "8bit-reading"), (4, "4bit-limits")):
+    for bits, name in ((8, "8bit-sums"), (4, "4bit-sums")):
         path = HERE / f"v{FORMAT_VERSION}-{name}.weft"
         with Index.create(path, DIM, encoder_fingerprint="golden", bits=bits) as index:
             texts = [rng.standard_normal((int(rng.integers(0, 12)), DIM)).astype(np.float16) for _ in range(150)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -10,10 +10,18 @@ import numpy as np
 from weft.alignment import Alignment
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, estimate, macro
-from weft.analysis.experiments.common import NDCG, measured_on, points, shown
+from weft.analysis.experiments.common import NDCG, measured_on, own_alignment, points, shown
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import bars, drawing
-from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, best_on_examples, choose, fold_protocol
+from weft.evaluation.adaptation import (
+    ALIGNMENTS,
+    Evidence,
+    Folds,
+    alignments_to_compare,
+    best_on_examples,
+    choose,
+    fold_protocol,
+)
 from weft.evaluation.baselines import slug
 from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
@@ -57,18 +65,19 @@ class Adaptation(Experiment):
     divisions: int = 20
     """How often the queries are divided into folds, each time in another order."""
     alignments: tuple[str, ...] = ALIGNMENTS
-    current: str = "sum-of-max"
-    """The alignment in use before adaptation."""
+    current: str = ""
+    """The alignment in use before adaptation; by default what the model was trained with."""
 
     def run(self, lab: Lab) -> Outcome:
         """Measure every model."""
         outcome = Outcome(notes=[measured_on(lab.pools)])
         for model in lab.models:
-            found = self._measure(lab, model, outcome)
+            mine = self._of(model)
+            found = mine._measure(lab, model, outcome)
             if found:
-                self._tables(model, found, outcome)
-                self._draw(model, found, outcome)
-                self._say(model, found, outcome)
+                mine._tables(model, found, outcome)
+                mine._draw(model, found, outcome)
+                mine._say(model, found, outcome)
         outcome.notes.append(
             f"Adapted: mean ± standard deviation over the folds of one division, as in the paper, but the mean of "
             f"{self.divisions} divisions; queries that make no full fold only measure. Oracle: the best alignment on "
@@ -76,6 +85,12 @@ class Adaptation(Experiment):
             "keeps the alignment in use unless the examples speak clearly against it."
         )
         return outcome
+
+    def _of(self, model: Model) -> Adaptation:
+        """Return the experiment for one model: its own alignment in use, and top-k:1 compared if saliences weigh."""
+        weighs = model.encoder.has_salience and model.encoder.salience_weighs
+        listed = alignments_to_compare(weighs) if self.alignments == ALIGNMENTS else self.alignments
+        return replace(self, current=self.current or own_alignment(model), alignments=listed)
 
     @property
     def _kinds(self) -> list[Kind]:

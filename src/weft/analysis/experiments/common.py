@@ -36,6 +36,13 @@ def shown(alignment: Alignment | str) -> str:
     return "sum of max" if isinstance(alignment, SumOfMax) else str(alignment)
 
 
+def own_alignment(model: Model) -> str:
+    """Return what to score a model with: the alignment it was trained with where its saliences weigh, with Z."""
+    encoder = model.encoder
+    weighs = encoder.has_salience and encoder.salience_weighs
+    return (encoder.alignment if weighs else "") or "sum-of-max"
+
+
 def by_alignment(
     lab: Lab, model: Model, pool: Pool, named: Mapping[str, Alignment], measured: str = NDCG
 ) -> dict[str, PerQuery]:

@@ -19,7 +19,7 @@ from weft.analysis.lab import Lab
 from weft.analysis.plots import bars, drawing
 from weft.evaluation.tables import Cell, Table
 from weft.generative.attention import softmax
-from weft.generative.exact_match import bin_of, hard_match, same_word, soft_match, token_idf
+from weft.generative.exact_match import ByType, bin_of, hard_match, is_word, same_word, soft_match, token_idf
 
 if TYPE_CHECKING:
     from weft.generative.model import GenerativeModel
@@ -55,6 +55,8 @@ class Rates:
 
 Found = dict[tuple[str, str], list[Rates]]
 """(system, rate) → one for each seed."""
+Published = dict[tuple[str, str], list[ByType]]
+"""The same, counted as the paper's published code does."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +88,28 @@ class ExactMatch(Experiment):
         names = {query: found[: self.candidates] for query, found in shop.candidates(self.candidates).items()}
         forward: Found = {}
         backward: Found = {}
+        ahead: Published = {}
+        back: Published = {}
         for model in shop.trained(Q_TO_D):
-            self._vectors(shop, shop.multivector(model), names, forward, backward, FORWARD)
+            self._vectors(shop, shop.multivector(model), names, (forward, ahead), (backward, back), FORWARD)
         for model in shop.trained(D_TO_Q):
-            self._vectors(shop, shop.multivector(model), names, {}, backward, BACKWARD)
+            self._vectors(shop, shop.multivector(model), names, ({}, {}), (backward, back), BACKWARD)
         for model in shop.trained(SEAL):
-            self._attention(shop, shop.generative(model), names, backward)
+            self._attention(shop, shop.generative(model), names, (backward, back))
         outcome = Outcome(notes=[measured_on([shop.pool])])
         self._figure_2(forward, outcome)
         self._figure_3(backward, outcome)
+        self._published(ahead, back, outcome)
         outcome.notes += [
             "A rate is the mean over the tokens of a query's candidates, then over queries. Soft is the alignment's "
             "mass on the same word: of softmax(S) along the other text; of the softmax that MVDR(q←d) aligns with; of "
-            "GR's cross-attention, the last layer's mean over heads, over query-conditioned spans. Softmax of A is the "
-            "paper's letter: of the 0/1 matrix of sum of max. Even is an alignment that spreads itself evenly.",
-            "Where the word occurs: only pairs in which the other text has the word, as the paper's published code "
-            "counts soft rates. idf is ln(1 + (N − df + 0.5) / (df + 0.5)) of the model's own tokens. The end token is "
-            "aligned to, but is no word.",
+            "GR's cross-attention, the last layer's mean over heads. All read the same tokens: passages cut at one "
+            "length. Softmax of A is the paper's letter: of the 0/1 matrix of sum of max. Even is an alignment that "
+            "spreads itself evenly.",
+            "Where the word occurs: only pairs in which the other text has the word. As published: the counting of the "
+            "paper's code, which leaves out stop words and punctuation, takes the mean of each token type and then of "
+            "the types, and drops soft rates of 0; its ± are over token types. idf is "
+            "ln(1 + (N − df + 0.5) / (df + 0.5)) of the model's own tokens. The end token is aligned to, but no word.",
         ]
         return outcome
 
@@ -111,11 +118,13 @@ class ExactMatch(Experiment):
         shop: Workshop,
         model: MultiVectorModel,
         names: dict[str, list[str]],
-        forward: Found,
-        backward: Found,
+        forwards: tuple[Found, Published],
+        backwards: tuple[Found, Published],
         system: str,
     ) -> None:
         from weft.generative.reranking import VectorReader
+
+        (forward, ahead), (backward, behind) = forwards, backwards
 
         reader = VectorReader(model, shop.pool.documents)
         ids, offsets = reader.documents.token_ids, reader.documents.offsets
@@ -125,6 +134,9 @@ class ExactMatch(Experiment):
             forward, [(system, HARD), (system, SOFT), (system, SOFT_A), (EVEN, SOFT)], shop, self.query_bins
         )
         back = self._new(backward, [(system, SOFT)], shop, self.document_bins)
+        words = _words(model.tokenizer, model.vocabulary)
+        hard, soft = (_by_type(ahead, (system, kind), bin_of(idf, self.query_bins), words) for kind in (HARD, SOFT))
+        document_soft = _by_type(behind, (system, SOFT), bin_of(idf, self.document_bins), words)
         for number, (query, text) in enumerate(shop.pool.queries.items()):
             asked = reader.query(text)
             assert asked.token_ids is not None
@@ -145,27 +157,42 @@ class ExactMatch(Experiment):
                 }
                 for key, values in rates.items():
                     there[key].add(number, bins, values[:-1], has)
+                hard.add(q, rates[system, HARD][:-1], drop_zeros=False)
+                soft.add(q, rates[system, SOFT][:-1], drop_zeros=True)
                 P = softmax(S, 0) if system == FORWARD else np.asarray(align(Q, D, model.alignment))
                 values = soft_match(P, same, 0)[:-1]
                 back[system, SOFT].add(number, bin_of(idf[d[:-1]], self.document_bins), values, same[:, :-1].any(0))
+                document_soft.add(d[:-1], values, drop_zeros=True)
 
-    def _attention(self, shop: Workshop, model: GenerativeModel, names: dict[str, list[str]], backward: Found) -> None:
-        from weft.generative.reranking import SpanReader
+    def _attention(
+        self,
+        shop: Workshop,
+        model: GenerativeModel,
+        names: dict[str, list[str]],
+        backwards: tuple[Found, Published],
+    ) -> None:
+        from weft.generative.reranking import PassageReader
 
-        reader = SpanReader(model, shop.pool.documents)
+        backward, behind = backwards
+        reader = PassageReader(model, shop.pool.documents, shop.document_length)
         idf = token_idf((reader.tokens(name) for name in shop.pool.documents), model.vocabulary)
         rates = self._new(backward, [(GR, SOFT), (EVEN, SOFT)], shop, self.document_bins)
+        words, binned = _words(model.tokenizer, model.vocabulary), bin_of(idf, self.document_bins)
+        soft = _by_type(behind, (GR, SOFT), binned, words)
+        even = _by_type(behind, (EVEN, SOFT), binned, words)
         for number, (query, text) in enumerate(shop.pool.queries.items()):
             q = np.array(reader.query(text))
-            traced, rows = reader.trace(text, names[query])
-            attention = traced.attention(traced.layers - 1).mean(1).numpy()  # (B, N, M)
-            for row, (place, begin, end) in enumerate(rows):
-                d = np.array(reader.tokens(names[query][place])[begin:end])
+            for name in names[query]:
+                d = np.array(reader.tokens(name))
+                traced = reader.trace(text, name)
+                attention = traced.attention(traced.layers - 1).mean(1)[0].numpy()  # (N, M)
                 same = same_word(q, d)
                 same[-1] = False
-                bins, has = bin_of(idf[d], self.document_bins), same.any(0)
-                rates[GR, SOFT].add(number, bins, soft_match(attention[row][:, : len(d)], same, 0), has)
+                bins, has, found = bin_of(idf[d], self.document_bins), same.any(0), soft_match(attention, same, 0)
+                rates[GR, SOFT].add(number, bins, found, has)
                 rates[EVEN, SOFT].add(number, bins, same.mean(0), has)
+                soft.add(d, found, drop_zeros=True)
+                even.add(d, same.mean(0), drop_zeros=True)
 
     def _new(
         self, found: Found, keys: Sequence[tuple[str, str]], shop: Workshop, edges: Sequence[float]
@@ -216,6 +243,58 @@ class ExactMatch(Experiment):
             trend = _trend(found[system, SOFT], named, "It")
             outcome.findings.append(f"{system}, from the document: a soft rate of {rate.value:.3f}. {trend}")
 
+    def _published(self, ahead: Published, behind: Published, outcome: Outcome) -> None:
+        """Both figures counted as the paper's published code does."""
+        queries = _published_rows(ahead, self.query_bins, {kind: (FORWARD, kind) for kind in (HARD, SOFT)})
+        systems = {system: (system, SOFT) for system in (FORWARD, BACKWARD, GR, EVEN)}
+        documents = _published_rows(behind, self.document_bins, systems)
+        title = f"{FORWARD}: exact match from the query to the document, as published"
+        outcome.tables.append(Table("figure-2-published", title, ["idf", HARD, SOFT], queries, PER_SEED))
+        title = "Soft exact match from the document to the query, as published"
+        outcome.tables.append(Table("figure-3-published", title, ["idf", *systems], documents, PER_SEED))
+        rate = queries[-1][1]
+        if isinstance(rate, Interval):
+            outcome.findings.append(
+                f"Counted as published, {FORWARD} has a hard rate of {rate.value:.1%} (paper: 11.4 %)."
+            )
+        for place, system in enumerate(systems, 1):
+            line = [row[place] for row in documents[:-1]]
+            values = [cell.value for cell in line if isinstance(cell, Interval)]
+            if system != EVEN and len(values) > 1:
+                outcome.findings.append(f"Counted as published, {system}'s rate {_direction(values)}.")
+
+
+def _words(tokenizer: Any, vocabulary: int) -> NDArray[np.bool_]:
+    from weft.generative.spans import stop_words
+
+    pieces = tokenizer.convert_ids_to_tokens(list(range(min(vocabulary, len(tokenizer)))))
+    return is_word([*pieces, *[""] * (vocabulary - len(pieces))], stop_words())
+
+
+def _by_type(found: Published, key: tuple[str, str], bins: NDArray[np.int64], words: NDArray[np.bool_]) -> ByType:
+    made = ByType(bins, words)
+    found.setdefault(key, []).append(made)
+    return made
+
+
+def _published_rows(found: Published, edges: Sequence[float], kinds: dict[str, tuple[str, str]]) -> list[list[Cell]]:
+    names: list[tuple[str, int | None]] = [(f"[{a:g}, {b:g})", i) for i, (a, b) in enumerate(pairwise(edges))]
+    rows: list[list[Cell]] = []
+    for name, number in [*names, (ALL, None)]:
+        cells: list[Cell] = []
+        for key in kinds.values():
+            values = [of.of(number) for of in found[key]]
+            cells.append(over_seeds(values) if all(len(v) for v in values) else None)
+        if any(cell is not None for cell in cells):
+            rows.append([name, *cells])
+    return rows
+
+
+def _direction(line: Sequence[float]) -> str:
+    steps = np.diff(line)
+    how = "rises" if (steps > 0).all() else "falls" if (steps < 0).all() else "neither rises nor falls steadily"
+    return f"{how} with idf: {', '.join(f'{value:.3f}' for value in line)}"
+
 
 def _named_bins(edges: Sequence[float], some: list[Rates]) -> dict[str, int]:
     """Return the bins that have tokens in every model."""
@@ -252,6 +331,4 @@ def _trend(rates: list[Rates], named: dict[str, int], what: str) -> str:
     line = [e.value for e in _line(rates, named, there=False) if e is not None]
     if len(line) < 2:
         return ""
-    steps = np.diff(line)
-    how = "rises" if (steps > 0).all() else "falls" if (steps < 0).all() else "neither rises nor falls steadily"
-    return f"{what} {how} with idf: {', '.join(f'{value:.3f}' for value in line)}."
+    return f"{what} {_direction(line)}."

@@ -36,7 +36,7 @@ class KTrain(Experiment):
     quick: ClassVar[dict[str, Any]] = {"k_train": (8, 64), "batch_sizes": (8,), "k_prime": (10, 100, 1000)}
 
     k_train: tuple[int, ...] = (16, 64, 256)
-    batch_sizes: tuple[int, ...] = (16,)
+    batch_sizes: tuple[int, ...] = (16, 8)
     """The first one is also figure 6's."""
     k_prime: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000, 10_000)
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.estimates import Interval, difference, macro
-from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, points
+from weft.analysis.experiments.common import NDCG, PerQuery, measured_on, own_alignment, points
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import drawing, lines
 from weft.analysis.variants import train_variants
 from weft.checks import check_fraction
 from weft.errors import invalid
-from weft.evaluation.adaptation import ALIGNMENTS, Evidence, Folds, fold_protocol
+from weft.evaluation.adaptation import Evidence, Folds, alignments_to_compare, fold_protocol
 from weft.evaluation.pools import Encoded, Pool
 from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
@@ -28,9 +28,12 @@ GATES = {
     "LP": ("lp:0.5,eps=0.002", "lp:0.4,eps=0.002"),
     "hard": ("hard:0.5", "hard:0.4"),
     "ReLU": ("relu", "relu"),
-    "L1": ("l1:0.001", "l1:0.001"),
+    "L1": ("l1:{}", "l1:{}"),
 }
-"""The four ways to make saliences sparse that figure 6 compares, with its α_q and α_d: of queries, of documents."""
+"""The four ways to make saliences sparse that figure 6 compares, with its α_q and α_d: of queries, of documents. L1 has
+a coefficient to search for."""
+TRAINED_WITH = "top-k:1"
+"""Z = ΣA, as in ALIGNER's eq. 1: with saliences it is not the sum of max."""
 Key = tuple[str, float, float]
 """(how tokens are chosen, β_q, β_d)"""
 
@@ -53,13 +56,16 @@ class Pruning(Experiment):
     quick: ClassVar[dict[str, Any]] = {
         "beta_q": (1.0, 0.5, 0.3),
         "beta_d": (1.0, 0.4, 0.2, 0.1),
-        "gates": ("LP", "ReLU"),
+        "gates": ("LP", "L1"),
+        "l1": (0.001,),
         "depth": 20,
     }
 
     beta_q: tuple[float, ...] = (1.0, 0.5, 0.3, 0.1)
     beta_d: tuple[float, ...] = (1.0, 0.6, 0.4, 0.2, 0.1, 0.05)
     gates: tuple[str, ...] = ("LP", "hard", "ReLU", "L1")
+    l1: tuple[float, ...] = (0.0001, 0.001, 0.01)
+    """Coefficients of the L1 gate: a model is trained with each."""
     depth: int = 50
     """Documents of each query that are scored again with all tokens."""
 
@@ -85,6 +91,11 @@ class Pruning(Experiment):
         if not any(model.encoder.has_salience for model in models):
             outcome.notes.append("No model with saliences was given: tokens are chosen by idf and at random only.")
         outcome.notes.append(
+            "Models with saliences are scored as they were trained, "
+            + ", ".join(f"{model.name} with {own_alignment(model)}" for model in models)
+            + "."
+        )
+        outcome.notes.append(
             f"Refined: the best {self.depth} documents by the pruned tokens, scored with all tokens. Figures for "
             "documents are those of the pruned index alone and refined; β_q = β_d = 100 % leaves nothing out."
         )
@@ -94,8 +105,18 @@ class Pruning(Experiment):
         salient = [model for model in lab.models if model.encoder.has_salience]
         if lab.given or (lab.options.recipe is None and not lab.options.quick):
             return salient or lab.models[:1], lab.pools
-        gates = {f"{name} gate": GATES[name] for name in self.gates}
-        variants = {name: {"model.query_gate": q, "model.document_gate": d} for name, (q, d) in gates.items()}
+        gates: dict[str, tuple[str, str]] = {}
+        for name in self.gates:
+            query, document = GATES[name]
+            if name != "L1":
+                gates[f"{name} gate"] = query, document
+                continue
+            for c in self.l1:
+                gates[f"L1 gate {c:g}"] = query.format(f"{c:g}"), document.format(f"{c:g}")
+        variants = {
+            name: {"model.query_gate": q, "model.document_gate": d, "loss.alignment": TRAINED_WITH}
+            for name, (q, d) in gates.items()
+        }
         trained = train_variants(lab, variants, "models with saliences")
         return [*salient, *trained.values()], lab.held_out
 
@@ -110,8 +131,9 @@ class Pruning(Experiment):
         adapted: dict[str, dict[float, Folds | None]],
     ) -> None:
         encoded = lab.encoded(model, pool)
-        whole = score_all(encoded, "sum-of-max", threads=lab.options.threads)
-        every = self._every(lab, encoded) if first else {}
+        own = own_alignment(model)
+        whole = score_all(encoded, own, threads=lab.options.threads)
+        every = self._every(lab, encoded, own) if first else {}
         ways = {model.name: encoded} if encoded.documents.salience is not None else {}
         if first:
             ways |= {"idf": _by(encoded, idf), "random": _by(encoded, at_random)}
@@ -120,26 +142,29 @@ class Pruning(Experiment):
                 queries = prune(texts.queries, beta_q)
                 for beta_d in self.beta_d:
                     pruned = Encoded(queries, prune(texts.documents, beta_d), texts.salience_weighs)
-                    scores = score_all(pruned, "sum-of-max", threads=lab.options.threads)
+                    by = own if way == model.name else "sum-of-max"  # idf and chance choose tokens, and weigh none
+                    scores = score_all(pruned, by, threads=lab.options.threads)
                     key = (way, beta_q, beta_d)
                     alone[pool.name][key] = lab.measure(pool, scores, NDCG).values(NDCG)
                     kept = _best(scores, self.depth)
                     refined[pool.name][key] = lab.measure(pool, np.where(kept, whole, -np.inf), NDCG).values(NDCG)
                     if first and way == next(iter(ways)) and beta_q == self.beta_q[min(1, len(self.beta_q) - 1)]:
-                        adapted[pool.name][beta_d] = self._adapted(lab, pool, every, kept)
+                        adapted[pool.name][beta_d] = self._adapted(lab, pool, every, kept, own)
 
-    def _every(self, lab: Lab, encoded: Encoded) -> dict[str, NDArray[np.float32]]:
+    def _every(self, lab: Lab, encoded: Encoded, own: str) -> dict[str, NDArray[np.float32]]:
         """Score all documents with all tokens under each alignment that adaptation chooses from."""
-        return {text: score_all(encoded, text, threads=lab.options.threads) for text in ALIGNMENTS}
+        weighs = encoded.salience_weighs and encoded.documents.salience is not None
+        wanted = dict.fromkeys([own, *alignments_to_compare(weighs)])
+        return {text: score_all(encoded, text, threads=lab.options.threads) for text in wanted}
 
     def _adapted(
-        self, lab: Lab, pool: Pool, every: Mapping[str, NDArray[np.float32]], kept: NDArray[np.bool_]
+        self, lab: Lab, pool: Pool, every: Mapping[str, NDArray[np.float32]], kept: NDArray[np.bool_], own: str
     ) -> Folds | None:
         """Return what few-shot adaptation makes of the candidates that pruned tokens found (ALIGNER figure 7, AA)."""
         if len(pool.queries) < 16:
             return None
         runs = {text: lab.run(pool, np.where(kept, scores, -np.inf)) for text, scores in every.items()}
-        return fold_protocol(Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries}))
+        return fold_protocol(Evidence.of(runs, {query: pool.qrels[query] for query in pool.queries}), own)
 
     def _tables(
         self, alone: dict[str, dict[Key, PerQuery]], refined: dict[str, dict[Key, PerQuery]], outcome: Outcome
@@ -222,7 +247,7 @@ class Pruning(Experiment):
             f"{model.name}. Adapted: mean ± standard deviation over folds of 8 examples, see the experiment adaptation."
         )
         title = f"{NDCG}, pruned and refined, with few-shot adaptation"
-        outcome.tables.append(Table("adapted", title, ["collection", "β_d", "sum of max", "adapted"], rows, note))
+        outcome.tables.append(Table("adapted", title, ["collection", "β_d", "own alignment", "adapted"], rows, note))
 
 
 def idf(texts: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:

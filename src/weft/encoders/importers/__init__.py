@@ -10,7 +10,7 @@ from typing import Any
 
 from sentence_transformers import MultiVectorEncoder
 
-from weft.encoders.importers import plain, pylate, sentence_transformers, stanford, xtr
+from weft.encoders.importers import plain, pylate, sentence_transformers, stanford, t5_colbert, xtr
 from weft.encoders.importers.files import Options, quietly, read_json
 from weft.errors import CheckpointError, WeftError, first_line, invalid
 
@@ -18,6 +18,7 @@ LAYOUTS = {
     "sentence-transformers": sentence_transformers,
     "pylate": pylate,
     "stanford": stanford,
+    "t5-colbert": t5_colbert,
     "xtr": xtr,
     "plain": plain,
 }

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
+from weft.alignment import Alignment
 from weft.encoders import Encoder
 from weft.encoders.loading import model_reference
-from weft.errors import CheckpointError, DataError, IndexFormatError, InvalidParameterError, NotAnIndexError, invalid
+from weft.errors import DataError, IndexStateError, InvalidParameterError, invalid
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, snippet
-from weft.ingest import Summary, own_metadata, text_source, update
+from weft.ingest import own_metadata, whole
 from weft.search import Answer, Index, Searcher
-from weft.sources.files import Source, read_sources
-from weft.sources.find import Selection, find, name_of
-from weft.sources.records import Fields
-from weft.storage.database import FILE
+from weft.search.encoder_of import check_encoder, load_encoder
+from weft.search.options import SearchOptions, VectorOptions
 from weft.storage.families import family
 from weft.storage.filters import Filter
-from weft.storage.store import ALIGNMENT
+from weft.text_index.asynchronous import Asynchronous
+from weft.text_index.opening import is_taken, open_index
+from weft.text_index.writing import OF_MODEL, Writing
 from weft.types import Document
 
 if TYPE_CHECKING:
     from weft.explain import Explanation
     from weft.storage.check import Report
 
-_OF_MODEL = "model_alignment"
-"""The setting that keeps what the model of an index was trained for, whatever the index searches by since."""
+
+EVERYTHING = '@id != ""'
+"""The filter that lets every document through."""
 
 
 class Match(NamedTuple):
@@ -41,7 +43,7 @@ class Match(NamedTuple):
     metadata: dict[str, Any]
 
 
-class TextIndex:
+class TextIndex(Writing, Asynchronous):
     """An index together with the encoder that it was made with. Make or open one with `TextIndex.open`.
 
     The encoder is loaded when it is first needed: what reads or removes documents works without the model.
@@ -63,9 +65,9 @@ class TextIndex:
     """
 
     def __init__(self, index: Index, encoder: Encoder | None = None) -> None:
-        self.index = index
+        self._index: Index | None = index
         if encoder is not None:
-            _check_encoder(index, encoder)
+            check_encoder(index, encoder)
             self.encoder = encoder
 
     @classmethod
@@ -96,12 +98,12 @@ class TextIndex:
             Take the writer's lock now and keep it, before work that would be in vain without it.
         """
         path, wanted = Path(path), None if model is None else str(model)
-        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(_open_index(path))
+        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(open_index(path))
         try:
             if lock:
                 made.lock()
             if wanted and "encoder" not in vars(made):
-                made.encoder = _load_encoder(made.index, wanted)
+                made.encoder = load_encoder(made.index, wanted)
         except BaseException:
             made.close()
             raise
@@ -123,23 +125,32 @@ class TextIndex:
         )
         if encoder.alignment:  # what the model was trained for
             with index.committing() as catalogue:
-                for key in ("alignment", _OF_MODEL):
+                for key in ("alignment", OF_MODEL):
                     catalogue.set(key, encoder.alignment)
         return cls(index, encoder)
 
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder of the index."""
-        return _load_encoder(self.index)
+        return load_encoder(self.index)
 
     @cached_property
     def searcher(self) -> Searcher:
         """What searches the index by text."""
         return Searcher(self.index, self.encoder)
 
+    @property
+    def index(self) -> Index:
+        """The index below; `IndexStateError` once this is closed."""
+        if self._index is None:
+            raise IndexStateError("the index is closed: open it again with TextIndex.open")
+        return self._index
+
     def close(self) -> None:
-        """Close the index."""
-        self.index.close()
+        """Close the index; a second call does nothing."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
 
     def __enter__(self) -> Self:
         return self
@@ -150,115 +161,18 @@ class TextIndex:
     def __len__(self) -> int:
         return len(self.index)
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of all documents and passages, in the order of the ids."""
+        return iter(sorted(self.index.matching(EVERYTHING)))
+
     def __contains__(self, id: object) -> bool:  # noqa: A002
-        return id in self.index
+        return isinstance(id, str) and (id in self.index or bool(self.family(id)))
 
     def __repr__(self) -> str:
+        if self._index is None:
+            return "TextIndex(closed)"
         model = self.encoder.name if "encoder" in vars(self) else self.index.model or "the bundled model"
         return f"TextIndex({str(self.index.folder)!r}, {len(self):,} passages, {model})"
-
-    # -- writing -------------------------------------------------------------------------------------
-
-    def add(
-        self,
-        documents: Mapping[str, str] | Iterable[Document | str],
-        *,
-        split: bool = True,
-        threads: int | None = None,
-        progress: bool | None = None,
-    ) -> Summary:
-        """Add documents; one whose id is there is replaced if it differs, and left alone if not.
-
-        Parameters
-        ----------
-        documents : mapping of id to text, or iterable of Document or str
-            A text alone gets an id that is made from it.
-        split : bool
-            Split documents that are longer than the model reads into passages ``id##0``, ``id##1``, …; otherwise they
-            are cut off.
-        threads, progress
-            As for `Encoder.encode_document`.
-
-        Returns
-        -------
-        Summary
-            How many were added, updated and unchanged, and the ids of those that were written.
-        """
-        given: Iterable[Document | str] = documents
-        if isinstance(documents, str):
-            raise invalid("documents", "add", "a mapping or an iterable of texts", documents)
-        if isinstance(documents, Mapping):
-            given = (Document(name, text) for name, text in documents.items())
-        return self.add_sources(map(text_source, given), split=split, threads=threads, progress=progress)
-
-    def add_files(
-        self,
-        paths: str | Path | Iterable[str | Path],
-        *,
-        sync: bool = False,
-        selection: Selection | None = None,
-        fields: Fields | None = None,
-        threads: int | None = None,
-        progress: bool | None = None,
-    ) -> Summary:
-        """Add the files and folders that ``weft index`` takes, encoding only what changed since the last time.
-
-        Parameters
-        ----------
-        paths : path, or iterable of paths
-        sync : bool
-            Remove documents whose files under the paths are gone.
-        selection : Selection, optional
-            Which files of folders to take.
-        fields : Fields, optional
-            Which fields of rows (JSON lines, CSV, TSV, Parquet) are ids, texts, titles and metadata.
-        threads, progress
-            As for `Encoder.encode_document`.
-
-        Returns
-        -------
-        Summary
-            With what was `skipped`, and why.
-        """
-        listed = [str(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
-        summary = Summary()
-        found = find(listed, selection or Selection(), summary.skipped.append)
-        return self.add_sources(
-            read_sources(found, fields or Fields(), summary.skipped.append),
-            roots=[name_of(Path(path)) for path in listed] if sync else None,
-            threads=threads,
-            progress=progress,
-            total=sum(file.size for file in found) or None,
-            summary=summary,
-        )
-
-    def add_sources(self, sources: Iterable[Source], **options: Any) -> Summary:
-        """Add documents from any sources, encoding only what changed; the options are those of `weft.ingest.update`."""
-        return update(self.index, self.encoder, sources, **options)
-
-    def delete(self, ids: str | Iterable[str]) -> int:
-        """Remove documents with all their passages; unknown ids are ignored. Return how many passages were there."""
-        wanted = [ids] if isinstance(ids, str) else list(ids)
-        return self.index.delete({member.id for name in wanted for member in self.family(name)})
-
-    def compact(self) -> None:
-        """Merge all segments now and drop what was deleted: see `Index.compact`."""
-        self.index.compact()
-
-    def lock(self) -> None:
-        """Take the writer's lock now and keep it until `close`."""
-        self.index.lock()
-
-    def remember_model(self, model: str | Path) -> None:
-        """Keep where the model is now: a folder or a name, as `open` takes it."""
-        self.index.remember_model(model_reference(str(model)))
-
-    def remember_alignment(self, alignment: str | None) -> None:
-        """Keep an alignment for searches that name none; None goes back to the model's own, or the sum of max."""
-        if alignment is None:
-            with self.index.reading_catalogue() as catalogue:
-                alignment = catalogue.settings().get(_OF_MODEL, ALIGNMENT)
-        self.index.remember_alignment(alignment)
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -275,8 +189,9 @@ class TextIndex:
         return self.index.check()
 
     def get(self, id: str) -> Document | None:  # noqa: A002
-        """Return the document or passage with this id, or None."""
-        return self.index.get(id)
+        """Return the document or passage with this id, or None; a document that was split is put together again."""
+        found = self.index.get(id)
+        return whole(id, self.family(id)) if found is None else found
 
     def family(self, id: str) -> list[Document]:  # noqa: A002
         """Return the document with this id, if it is there whole, and its passages, in order."""
@@ -294,12 +209,14 @@ class TextIndex:
         """Return the commonest values of each metadata field: see `Index.value_counts`."""
         return self.index.value_counts(filter, most)
 
-    def search(self, query: str, k: int = 10, **options: Any) -> list[Match]:
+    def search(self, query: str, k: int = 10, **options: Unpack[SearchOptions]) -> list[Match]:
         """Find the k most relevant documents; the options are those of `search_many`."""
+        if not isinstance(query, str):
+            raise invalid("query", "search", "a text (search_many takes several)", query)
         (found,) = self.search_many([query], k, **options)
         return found
 
-    def search_many(self, queries: Sequence[str], k: int = 10, **options: Any) -> list[list[Match]]:
+    def search_many(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[list[Match]]:
         """Find the k most relevant documents for each query, all from one committed state.
 
         Parameters
@@ -308,28 +225,40 @@ class TextIndex:
         k : int
             How many documents at the most.
         **options
-            ``alignment``, ``filter``, ``exact``, ``beta_q``, … of `Index.search`, and ``hybrid`` of `Searcher.search`.
+            ``alignment``, ``filter``, ``exact``, ``beta_q``, … of `Index.search`, and ``hybrid`` and ``weights`` of
+            `Searcher.search`.
         """
+        if isinstance(queries, str):
+            raise invalid("queries", "search_many", "a sequence of texts (search takes one)", queries)
+        options.setdefault("hits", False)
         with self.view():
-            found = self.answers(queries, k, **{"hits": False, **options}) if len(queries) else []
+            found = self.answers(queries, k, **options) if len(queries) else []
             return [list(self._matches(answer)) for answer in found]
 
     def _matches(self, answer: Answer) -> Iterator[Match]:
         for result in answer.ranking:
-            document = self.get(result.id)
+            document = self.index.get(result.id)
             assert document is not None
             yield Match(result.id, result.score, document.text, own_metadata(document))
 
-    def answers(self, queries: Sequence[str], k: int = 10, **options: Any) -> list[Answer]:
+    def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
         return self.searcher.search(queries, k, **options)
 
-    def snippet(self, answer: Answer, document: Document, **options: Any) -> list[Fragment]:
+    def snippet(self, answer: Answer, document: Document, **options: Unpack[VectorOptions]) -> list[Fragment]:
         """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it."""
         why = self.explain_answer(answer, document.id, **options) if answer.behind(document.id) else None
         return [Fragment(document.text[:240], 0.0)] if why is None else snippet(why)
 
-    def explain(self, query: str, k: int = 1, *, id: str | None = None, **options: Any) -> list[Explanation]:  # noqa: A002
+    def explain(
+        self,
+        query: str,
+        k: int = 1,
+        *,
+        id: str | None = None,  # noqa: A002
+        alignment: Alignment | str | None = None,
+        **options: Unpack[VectorOptions],
+    ) -> list[Explanation]:
         """Explain the k best documents for a query, or the passages of the document `id`, best first.
 
         Parameters
@@ -350,14 +279,13 @@ class TextIndex:
         with self.view():
             wanted = None
             if id is not None:
-                wanted = [id] if id in self else [passage.id for passage in self.family(id)]
+                wanted = [id] if id in self.index else [passage.id for passage in self.family(id)]
                 if not wanted:
                     raise DataError(f"no document {id!r} in {self.index.folder}")
-            (answer,) = self.answers([query], k, **options)
-            searched = {name: value for name, value in options.items() if name != "alignment"}
+            (answer,) = self.answers([query], k, alignment=alignment, **options)
             ranks = {name: rank for rank, name in enumerate(answer.ranking.ids, 1)}
             made = (
-                self.explain_answer(answer, name, ranks.get(name), **searched)
+                self.explain_answer(answer, name, ranks.get(name), **options)
                 for name in (answer.ranking.ids if wanted is None else wanted)
             )
             found = [explanation for explanation in made if explanation is not None]
@@ -374,51 +302,10 @@ class TextIndex:
         answer: Answer,
         id: str,  # noqa: A002
         rank: int | None = None,
-        **options: Any,
+        **options: Unpack[VectorOptions],
     ) -> Explanation | None:
         """Explain one document's score for an answer's query, or return None where it has none.
 
         Call it inside the `view` that searched, with the options of that search but for the alignment.
         """
         return explain_result(self.searcher, self.encoder, answer, id, rank, **options)
-
-
-def is_index(path: str | Path) -> bool:
-    """Tell whether there is an index at a path."""
-    return (Path(path) / FILE).is_file()
-
-
-def is_taken(path: str | Path) -> bool:
-    """Tell whether there is anything at a path but an empty folder: a new index has no place there."""
-    path = Path(path)
-    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
-
-
-def _open_index(path: Path) -> Index:
-    if not path.exists():
-        raise NotAnIndexError(f"no such index: {path}; weft index PATH -o {path} makes one")
-    if not path.is_dir():
-        raise NotAnIndexError(f"{path} is not an index: an index is a folder, this is a file")
-    return Index.open(path)
-
-
-def _load_encoder(index: Index, model: str | None = None) -> Encoder:
-    """Load the encoder of an index: the one named, else the one it remembers, else the bundled one."""
-    try:
-        encoder = Encoder.load(model or index.model or None)
-    except CheckpointError as error:
-        if model:
-            raise
-        raise CheckpointError(f"the model of the index at {index.folder}: {error}; say where it is (--model)") from None
-    _check_encoder(index, encoder)
-    return encoder
-
-
-def _check_encoder(index: Index, encoder: Encoder) -> None:
-    """Refuse an encoder whose vectors are not those of the index."""
-    if encoder.dim != index.dim or (index.encoder_fingerprint and encoder.fingerprint != index.encoder_fingerprint):
-        was = f"the model {index.model}" if index.model else "another model"
-        why = f"{encoder.dim} dimensions, not {index.dim}" if encoder.dim != index.dim else "other vectors"
-        raise IndexFormatError(
-            f"the index at {index.folder} was made with {was}; {encoder.name} has {why}: name the right one (--model)"
-        )

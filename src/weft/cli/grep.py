@@ -1,0 +1,224 @@
+"""``weft grep``: search a folder by meaning, without making an index first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from weft.cli.answers import readable
+from weft.cli.opening import Json, shown
+from weft.errors import IndexFormatError, IndexLockedError, WeftError
+from weft.text_index import TextIndex, is_index
+
+if TYPE_CHECKING:
+    from weft.explain import Explanation
+    from weft.search import Answer
+    from weft.sources.find import Found
+    from weft.types import Document
+
+_VERSION = 1  # of what the cache holds
+
+
+class Hit(NamedTuple):
+    """A line that was found, with the lines around it."""
+
+    path: str
+    line: int
+    text: str
+    score: float
+    heading: str
+    first: int
+    around: list[str]
+
+
+def grep(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
+    paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Folders and files; here.")] = None,
+    k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="How many places at the most.")] = 10,
+    context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines to show around each.")] = 0,
+    names: Annotated[bool, typer.Option("-l", "--files-with-matches", help="Print the names of files only.")] = False,
+    include: Annotated[list[str] | None, typer.Option(help="Only files like this; may be repeated.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="No files like this; may be repeated.")] = None,
+    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Leave out what .gitignore files name.")] = True,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25: finds names as they are written.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FOLDER", help="A model, a folder or a name; weft's own.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(envvar="WEFT_CACHE", help="Where indexes are kept; ~/.cache/weft.")
+    ] = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything anew.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Search files by meaning, as grep does by letters.
+
+    Prints path:line:text. What is searched is indexed in a cache folder at the first call and brought up to date at
+    each. Exit codes are grep's: 0 found, 1 nothing found, 2 an error.
+    """
+    from weft.sources.find import Selection
+
+    selection = Selection(tuple(include or ()), tuple(exclude or ()), ignore)
+    try:
+        query = readable(query, "query")
+        home = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+        hits: list[Hit] = []
+        for path in paths or ["."]:
+            place = home / "grep" / f"{_key(path, selection, model)}.weft"
+            if rebuild:
+                shutil.rmtree(place, ignore_errors=True)
+            hits += _hits(path, place, selection, model, query, k, context, hybrid)
+    except WeftError as error:
+        error.exit_code = 2  # type: ignore[attr-defined]
+        raise
+    hits = sorted(hits, key=lambda hit: -hit.score)[:k]
+    _print(hits, names, context, as_json)
+    if not hits:
+        raise typer.Exit(1)
+
+
+def _key(path: str, selection: Any, model: str | None) -> str:
+    """Name what is searched: where it is, which files of it, by which model."""
+    parts = (_VERSION, os.path.realpath(path), selection.include, selection.exclude, selection.ignore, model)
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+
+
+def _hits(
+    path: str, place: Path, selection: Any, model: str | None, query: str, k: int, context: int, hybrid: bool
+) -> list[Hit]:
+    from weft.sources.find import Skipped, find
+
+    skipped: list[Skipped] = []
+    found = find([path], selection, skipped.append)
+    if not found:
+        return []
+    try:
+        opened = _up_to_date(path, place, found, model)
+    except IndexFormatError:  # made by another version of weft or of the model: it is only a cache
+        shutil.rmtree(place)
+        opened = _up_to_date(path, place, found, model)
+    with opened, opened.view():
+        if not len(opened):
+            return []
+        (answer,) = opened.answers([query], k, hybrid=hybrid)
+        return list(_read(opened, answer, path, context))
+
+
+def _up_to_date(path: str, place: Path, found: list[Found], model: str | None) -> TextIndex:
+    """Open the index of a path, with every file as it is now."""
+    from weft.sources.find import real_name
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    listing = place.with_suffix(".json")
+    now = {real_name(file.path): _stamp(file.path) for file in found}
+    known = is_index(place)
+    opened = TextIndex.open(place, create=True, model=model)
+    try:
+        if known and _read_listing(listing) == now:
+            return opened
+        opened.lock()
+        listing.unlink(missing_ok=True)  # until everything is in the index
+        opened.add_found(found, roots=[path])
+        listing.write_text(json.dumps(now), encoding="utf-8", errors="surrogateescape")
+    except IndexLockedError:
+        typer.echo("weft: another weft grep is indexing this: searching what it has so far", err=True)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _stamp(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino]
+
+
+def _read_listing(listing: Path) -> Any:
+    try:
+        return json.loads(listing.read_text(encoding="utf-8", errors="surrogateescape"))
+    except (OSError, ValueError):
+        return None
+
+
+def _read(opened: TextIndex, answer: Answer, path: str, context: int) -> Iterator[Hit]:
+    from weft.ingest.origins import real_path
+    from weft.ingest.texts import note_of
+
+    root = os.path.realpath(path)
+    for result in answer.ranking:
+        document = opened.index.get(result.id)
+        assert document is not None
+        real = real_path(opened.index, note_of(document, "file"))
+        below = os.path.relpath(real, root)
+        name = path if below == "." else os.path.normpath(os.path.join(path, below))
+        why = opened.explain_answer(answer, result.id) if answer.behind(result.id) else None
+        whole = opened.get(str(document.metadata.get("parent", result.id))) or document
+        lines = whole.text.split("\n")
+        at = _best_line(lines, document, why)
+        # The text of a file may begin after its first line: front matter is left out of it.
+        number = at + 1 + _lines_before(document, whole)
+        around = lines[max(at - context, 0) : at + context + 1]
+        heading = str(document.metadata.get("heading", ""))
+        yield Hit(name, number, lines[at].strip(), result.score, heading, number - min(at, context), around)
+
+
+def _lines_before(passage: Document, whole: Document) -> int:
+    if "line" not in passage.metadata:
+        return 0
+    start = int(passage.metadata["start"]) + len(passage.text) - len(passage.text.lstrip())
+    return int(passage.metadata["line"]) - 1 - whole.text.count("\n", 0, start)
+
+
+def _best_line(lines: list[str], passage: Document, why: Explanation | None) -> int:
+    """Return which line of a document the score of one of its passages came from most."""
+    from weft.explain.words import words
+
+    ends = list(accumulate(len(line) + 1 for line in lines))
+    start = int(passage.metadata.get("start", 0))
+    sums: dict[int, float] = {}
+    for word in words(why.document) if why is not None else ():
+        if word.span is not None:
+            line = bisect_right(ends, start + word.span[0])
+            sums[line] = sums.get(line, 0.0) + word.contribution
+    first, last = (bisect_right(ends, at) for at in (start, start + max(len(passage.text) - 1, 0)))
+    filled = [number for number in range(first, min(last + 1, len(lines))) if lines[number].strip()]
+    return max(filled, key=lambda number: (sums.get(number, 0.0), -number), default=first)
+
+
+def _print(hits: list[Hit], names: bool, context: int, as_json: bool) -> None:
+    if names and not as_json:
+        for name in dict.fromkeys(hit.path for hit in hits):
+            typer.echo(shown(name))
+        return
+    colour = sys.stdout.isatty()
+    for number, hit in enumerate(hits):
+        if as_json:
+            row = {"path": hit.path, "line": hit.line, "score": hit.score, "text": hit.text, "heading": hit.heading}
+            typer.echo(json.dumps({**row, "first": hit.first, "context": hit.around}, ensure_ascii=False))
+            continue
+        if context and number:
+            typer.echo("--")
+        for offset, line in enumerate(hit.around):
+            found = hit.first + offset == hit.line
+            mark = ":" if found else "-"
+            name, text = shown(hit.path), _kept(line)
+            if colour:
+                name = typer.style(name, fg="magenta")
+                text = typer.style(text, bold=True) if found and context else text
+            typer.echo(f"{name}{mark}{hit.first + offset}{mark}{text}")
+
+
+def _kept(line: str) -> str:
+    """Return a line with its indentation, harmless."""
+    from weft.explain.printable import printable
+
+    return printable(line.rstrip())

@@ -1,0 +1,37 @@
+"""``weft repair``: keep what can still be read of a damaged index."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+
+from weft.cli.opening import IndexPath, Json
+from weft.storage.repair import QUARANTINE
+from weft.storage.repair import repair as repaired
+
+
+def repair(index: IndexPath, as_json: Json = False) -> None:
+    """Drop what is damaged in INDEX, keep the rest, and print the ids of documents that are gone.
+
+    Damaged files go to INDEX/quarantine, with the texts of the documents whose vectors are lost, to be indexed again.
+    """
+    done = repaired(index)
+    if as_json:
+        typer.echo(json.dumps(asdict(done), ensure_ascii=False))
+        return
+    for note in done.notes:
+        typer.echo(f"weft: {note}", err=True)
+    for name in done.lost:
+        typer.echo(name)
+    if not done:
+        typer.echo(f"{index}: sound, nothing to repair", err=True)
+    elif done.lost:
+        typer.echo(
+            f"weft: {len(done.lost):,} passages are gone, listed above; their texts, as far as there are any, are in "
+            f"{index / QUARANTINE}",
+            err=True,
+        )
+    else:
+        typer.echo("weft: repaired; nothing was lost", err=True)

@@ -1,0 +1,29 @@
+"""The encoder that belongs to an index."""
+
+from __future__ import annotations
+
+from weft.encoders import Encoder
+from weft.errors import CheckpointError, IndexFormatError
+from weft.search.index import Index
+
+
+def load_encoder(index: Index, model: str | None = None) -> Encoder:
+    """Load the encoder of an index: the one named, else the one it remembers, else the bundled one."""
+    try:
+        encoder = Encoder.load(model or index.model or None)
+    except CheckpointError as error:
+        if model:
+            raise
+        raise CheckpointError(f"the model of the index at {index.folder}: {error}; say where it is (--model)") from None
+    check_encoder(index, encoder)
+    return encoder
+
+
+def check_encoder(index: Index, encoder: Encoder) -> None:
+    """Refuse an encoder whose vectors are not those of the index."""
+    if encoder.dim != index.dim or (index.encoder_fingerprint and encoder.fingerprint != index.encoder_fingerprint):
+        was = f"the model {index.model}" if index.model else "another model"
+        why = f"{encoder.dim} dimensions, not {index.dim}" if encoder.dim != index.dim else "other vectors"
+        raise IndexFormatError(
+            f"the index at {index.folder} was made with {was}; {encoder.name} has {why}: name the right one (--model)"
+        )

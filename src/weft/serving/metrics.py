@@ -1,0 +1,62 @@
+"""What Prometheus reads at ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+if TYPE_CHECKING:
+    from weft.serving.pool import Pool
+    from weft.serving.served import Served
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """Counts of one server; what the indexes know themselves is asked for when it is read."""
+
+    def __init__(self, pool: Pool, indexes: Mapping[str, Served]) -> None:
+        self.registry = CollectorRegistry()
+        self._pool, self._indexes = pool, indexes
+        self.requests = Counter(
+            "weft_requests", "Requests answered.", ["route", "method", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "weft_request_seconds", "Seconds until the answer.", ["route"], buckets=BUCKETS, registry=self.registry
+        )
+        self.registry.register(self)
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self.requests.labels(route, method, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what is asked for only now."""
+        yield GaugeMetricFamily("weft_waiting_requests", "Requests that wait for a thread.", self._pool.waiting)
+        yield CounterMetricFamily("weft_shared_calls", "Calls that answered several searches.", self._pool.batches)
+        documents = GaugeMetricFamily("weft_documents", "Documents and passages.", labels=["index"])
+        segments = GaugeMetricFamily("weft_segments", "Segments.", labels=["index"])
+        waiting = GaugeMetricFamily("weft_waiting_documents", "Documents that wait to be written.", labels=["index"])
+        commits = CounterMetricFamily("weft_commits", "Groups of writes committed.", labels=["index"])
+        begun = CounterMetricFamily("weft_writes_begun", "Requests whose writing has begun.", labels=["index"])
+        hits = CounterMetricFamily("weft_query_cache_hits", "Queries that need not be encoded.", labels=["index"])
+        misses = CounterMetricFamily("weft_query_cache_misses", "Queries that were encoded.", labels=["index"])
+        for name, served in self._indexes.items():
+            with served.texts.index.view() as view:
+                documents.add_metric([name], view.documents)
+                segments.add_metric([name], len(view.segments))
+            waiting.add_metric([name], served.writes.waiting)
+            begun.add_metric([name], served.writes.begun)
+            commits.add_metric([name], served.writes.commits)
+            if "cache" in vars(served):
+                hits.add_metric([name], served.cache.hits)
+                misses.add_metric([name], served.cache.misses)
+        yield from (documents, segments, waiting, begun, commits, hits, misses)

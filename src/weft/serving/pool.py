@@ -1,0 +1,156 @@
+"""`Pool`: threads that answer requests, a bounded queue in front of them, deadlines, and batches under load.
+
+A search waits only while every thread is busy. A thread that becomes free takes, beside the oldest search, the others
+like it that wait already, and answers them in one call. So batches form under load and nobody ever waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from weft.serving.problems import RefusedError
+
+TOGETHER = 8
+"""Searches answered in one call at the most: others must not wait long behind them."""
+
+
+class Deadline:
+    """A moment after which nobody waits for the result."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, seconds: float) -> None:
+        self.at = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Give up once the time is over: call it between parts of the work."""
+        if time.monotonic() >= self.at:
+            raise RefusedError(504, "the request took too long and was given up")
+
+
+class _Job:
+    __slots__ = ("deadline", "future", "item", "key", "loop", "work")
+
+    def __init__(self, work: Callable[..., Any], item: Any, key: Hashable | None, deadline: Deadline) -> None:
+        self.work, self.item, self.key, self.deadline = work, item, key, deadline
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    def settle(self, result: Any, error: BaseException | None = None) -> None:
+        """Hand the outcome to the event loop, from any thread."""
+        try:
+            self.loop.call_soon_threadsafe(self._set, result, error)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+    def _set(self, result: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+class Pool:
+    """A fixed number of threads with a bounded queue.
+
+    Parameters
+    ----------
+    threads : int
+    waiting : int
+        Jobs that may wait; one more is refused with 503.
+    """
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self.threads = threads
+        self._waiting = waiting
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._closed = False
+        self.batches = 0
+        """Calls that answered more than one search."""
+        self._members = [
+            threading.Thread(target=self._run, name=f"weft-serving-{i}", daemon=True) for i in range(threads)
+        ]
+        for member in self._members:
+            member.start()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs in the queue."""
+        return len(self._jobs)
+
+    async def run(self, work: Callable[[], Any], deadline: Deadline) -> Any:
+        """Run a function on a thread and return what it returns."""
+        return await self._submit(_Job(work, None, None, deadline))
+
+    async def together(
+        self, key: Hashable, item: Any, work: Callable[[Sequence[Any]], Sequence[Any]], deadline: Deadline
+    ) -> Any:
+        """Run ``work([item])``, or ``work`` of several items whose keys are equal, and return this item's result."""
+        return await self._submit(_Job(work, item, key, deadline))
+
+    async def _submit(self, job: _Job) -> Any:
+        with self._changed:
+            if self._closed:
+                raise RefusedError(503, "the server is stopping", retry=1)
+            if len(self._jobs) >= self._waiting:
+                raise RefusedError(503, "the server is busy", retry=1)
+            self._jobs.append(job)
+            self._changed.notify()
+        try:
+            async with asyncio.timeout_at(job.loop.time() + job.deadline.at - time.monotonic()):
+                return await job.future
+        except TimeoutError:
+            raise RefusedError(504, "the request took too long and was given up") from None
+
+    def close(self) -> None:
+        """Stop the threads when what is queued is done."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for member in self._members:
+            member.join()
+
+    def _run(self) -> None:
+        while (jobs := self._next()) is not None:
+            alive = [job for job in jobs if not job.future.done()]  # cancelled or timed out: no work for nobody
+            if not alive:
+                continue
+            first = alive[0]
+            try:
+                first.deadline.check()
+                if first.key is None:
+                    first.settle(first.work())
+                    continue
+                results = first.work([job.item for job in alive])
+            except BaseException as error:
+                for job in alive:
+                    job.settle(None, error)
+                continue
+            for job, result in zip(alive, results, strict=True):
+                job.settle(result)
+
+    def _next(self) -> list[_Job] | None:
+        with self._changed:
+            while not self._jobs:
+                if self._closed:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            taken = [self._jobs.popleft()]
+            if taken[0].key is not None and len(self._jobs) > self._idle:
+                for job in list(self._jobs):
+                    if job.key == taken[0].key and len(taken) < TOGETHER:
+                        taken.append(job)
+                        self._jobs.remove(job)
+                self.batches += len(taken) > 1
+            return taken

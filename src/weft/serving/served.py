@@ -1,0 +1,352 @@
+"""`Served`: one index behind the server. Requests in, answers out; all work runs on the server's threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import invalid
+from weft.explain import to_dict
+from weft.ingest import own_metadata, text_source
+from weft.search import Answer, Searcher
+from weft.serving import schemas
+from weft.serving.limits import Limits
+from weft.serving.pool import Deadline, Pool
+from weft.serving.problems import RefusedError
+from weft.serving.query_cache import QueryCache
+from weft.serving.spans import matched_spans
+from weft.serving.vectors import read_vectors, to_base64
+from weft.serving.writing import WriteQueue
+from weft.storage.filters import parse as parse_filter
+from weft.text_index import TextIndex
+from weft.types import Document, Ranking, TokenVectors
+
+MATCHING = 10_000
+"""Ids that are listed for a filter; the total is told."""
+
+
+class _Search(NamedTuple):
+    """Queries with their options, in the form in which searches are compared for answering them together."""
+
+    k: int
+    options: tuple[tuple[str, Any], ...]
+    hybrid: str | None
+    fields: tuple[str, ...]
+    lexical_only: bool = False
+
+    @property
+    def hits(self) -> bool:
+        return bool({"spans", "snippet", "explanation"} & set(self.fields))
+
+
+class Served:
+    """An index, its encoder and its writer, as the API uses them.
+
+    Parameters
+    ----------
+    name : str
+    texts : TextIndex
+    pool : Pool
+    limits : Limits
+    writable : bool
+    """
+
+    def __init__(self, name: str, texts: TextIndex, pool: Pool, limits: Limits, *, writable: bool = True) -> None:
+        self.name, self.texts, self.pool, self.limits, self.writable = name, texts, pool, limits, writable
+        self.writes = WriteQueue(texts, 4 * limits.waiting, max(1, pool.threads - 1))
+        self._counted: dict[Any, schemas.FieldsAnswer] = {}
+
+    @cached_property
+    def cache(self) -> QueryCache:
+        """The queries that were encoded last."""
+        return QueryCache(self.texts.encoder)
+
+    def load(self) -> None:
+        """Load the model and answer a query, so that the first client does not wait for it."""
+        self.texts.searcher = Searcher(self.texts.index, self.cache)
+        if len(self.texts):
+            self.texts.answers(["warm up"], 1)
+        else:
+            self.cache.encode_query(["warm up"])
+
+    def close(self) -> None:
+        """Write what waits, and close the index."""
+        self.writes.close()
+        self.texts.close()
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    async def search(self, request: schemas.SearchRequest, deadline: Deadline) -> schemas.SearchAnswer:
+        """Answer a search; single text queries share a call under load."""
+        begun = time.perf_counter()
+        limits = self.limits
+        given = [part for part in (request.query, request.queries, request.vectors) if part is not None]
+        if len(given) != 1:
+            raise invalid("query", "the request", "one of query, queries and vectors", f"{len(given)} of them")
+        for name in ("k", "n_probe", "k_prime", "refine"):
+            limits.most(getattr(request, name), name)
+        limits.alignment(request.alignment)
+        self._check_filter(request.filter)
+        options: dict[str, Any] = {"alignment": request.alignment, "filter": request.filter, "exact": request.exact}
+        for name in ("n_probe", "k_prime", "refine", "beta_q"):
+            options[name] = getattr(request, name)
+        search = _Search(request.k, tuple(options.items()), request.hybrid, tuple(dict.fromkeys(request.fields)))
+        alignment: str
+        if request.vectors is not None:
+            if request.hybrid is not None:
+                raise invalid("hybrid", "the request", "left out: vectors have no words for BM25", request.hybrid)
+            if "explanation" in search.fields or "snippet" in search.fields:
+                raise invalid("fields", "the request", "text, metadata or spans for a query of vectors", search.fields)
+            limits.count(request.vectors, "vectors", "queries")
+            dim = self.texts.index.dim
+            arrays = [read_vectors(vectors, dim, limits.query_tokens) for vectors in request.vectors]
+            alignment, found = await self.pool.run(lambda: self._by_vectors(arrays, search, deadline), deadline)
+        elif request.query is not None:
+            limits.text(request.query, "query", "query_characters")
+            key = (self.name, search)
+            alignment, one = await self.pool.together(
+                key, request.query, lambda queries: self._by_text(queries, search, deadline), deadline
+            )
+            found = [one]
+        else:
+            queries = request.queries or []
+            limits.count(queries, "queries", "queries")
+            for query in queries:
+                limits.text(query, "queries", "query_characters")
+            alignment, found = await self.pool.run(lambda: self._many(queries, search, deadline), deadline)
+        return schemas.SearchAnswer(alignment, found, round(time.perf_counter() - begun, 6))
+
+    def _check_filter(self, text: str | None) -> None:
+        if text is not None:
+            if len(text) > self.limits.filter_characters:
+                most = f"at most {self.limits.filter_characters:,} characters"
+                raise invalid("filter", "the request", most, f"{len(text):,}")
+            parse_filter(text)
+
+    def _by_text(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> list[tuple[str, schemas.Found]]:
+        options = dict(search.options)
+        with self.texts.view():
+            answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
+            return [(str(answer.alignment), self._found(answer, search, deadline)) for answer in answers]
+
+    def _many(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
+        found = []
+        with self.texts.view():  # one state for all; between two queries there is time to give up
+            for query in queries:
+                deadline.check()
+                found += self._by_text([query], search, deadline)
+        return found[0][0], [one for _, one in found]
+
+    def _by_vectors(self, arrays: list[Any], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
+        index, found = self.texts.index, []
+        with self.texts.view():
+            options = {name: value for name, value in search.options if value is not None}
+            for array in arrays:
+                deadline.check()
+                query = TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64))
+                (ranking,) = index.search(query, search.k, hits=search.hits, **options)
+                hits = [self._hit(ranking, at, (ranking, at), search) for at in range(len(ranking))]
+                found.append(schemas.Found(hits, ranking.certified))
+            return str(options.get("alignment") or index.alignment), found
+
+    def _found(self, answer: Answer, search: _Search, deadline: Deadline) -> schemas.Found:
+        ranking, hits = answer.ranking, []
+        for at, name in enumerate(ranking.ids):
+            behind = (ranking, at) if answer.lexical is None else answer.behind(name)
+            hit = self._hit(ranking, at, behind, search)
+            if "explanation" in search.fields or "snippet" in search.fields:
+                deadline.check()
+                self._explained(hit, answer, at, search)
+            hits.append(hit)
+        found = schemas.Found(hits, ranking.certified)
+        if search.hits:
+            found.tokens = self._query_tokens(answer)
+        return found
+
+    def _hit(self, ranking: Ranking, at: int, behind: tuple[Ranking, int] | None, search: _Search) -> schemas.Hit:
+        name = ranking.ids[at]
+        hit = schemas.Hit(name, float(ranking.scores[at]))
+        document = self.texts.get(name)
+        assert document is not None
+        if "text" in search.fields:
+            hit.text = document.text
+        if "metadata" in search.fields:
+            hit.metadata = own_metadata(document)
+        if "spans" in search.fields:
+            stored = None if behind is None else self.texts.index.reading(name)
+            hit.spans = [] if stored is None or behind is None else matched_spans(document.text, stored.spans, *behind)
+        return hit
+
+    def _explained(self, hit: schemas.Hit, answer: Answer, at: int, search: _Search) -> None:
+        options = {name: value for name, value in search.options if name in ("filter", "exact", "beta_q")}
+        if "snippet" in search.fields:
+            document = self.texts.get(hit.id)
+            assert document is not None
+            fragments = self.texts.snippet(answer, document, **options)
+            hit.snippet = [schemas.Fragment(f.text, round(f.strength, 4)) for f in fragments]
+        if "explanation" in search.fields:
+            why = self.texts.explain_answer(answer, hit.id, at + 1, **options)
+            hit.explanation = None if why is None else to_dict(why)
+
+    def _query_tokens(self, answer: Answer) -> list[schemas.QueryToken]:
+        tokens, made = answer.tokens, []
+        ids = [] if tokens.token_ids is None else tokens.token_ids.tolist()
+        for i, token in enumerate(ids):
+            span = None
+            if tokens.spans is not None and tokens.spans[i, 0] >= 0:
+                span = (int(tokens.spans[i, 0]), int(tokens.spans[i, 1]))
+            text = self.texts.encoder.token_label(token) if span is None else answer.query[slice(*span)]
+            salience = None if tokens.salience is None else round(float(tokens.salience[i]), 4)
+            made.append(schemas.QueryToken(text, span, salience))
+        return made
+
+    async def explain(self, request: schemas.ExplainRequest, deadline: Deadline) -> schemas.ExplainAnswer:
+        """Explain the best documents, or one of them."""
+        limits = self.limits
+        limits.text(request.query, "query", "query_characters")
+        limits.most(request.k, "k")
+        limits.alignment(request.alignment)
+        self._check_filter(request.filter)
+        options: dict[str, Any] = {
+            "alignment": request.alignment,
+            "filter": request.filter,
+            "exact": request.exact,
+            "beta_q": request.beta_q,
+        }
+
+        def work() -> list[dict[str, Any]]:
+            if request.id is not None and not self.texts.family(request.id):
+                raise RefusedError(404, "no document has this id")
+            if request.id is not None:
+                found = self.texts.explain(request.query, request.k, id=request.id, **options)
+                return [to_dict(explanation) for explanation in found]
+            made = []
+            with self.texts.view():
+                (answer,) = self.texts.answers([request.query], request.k, **options)
+                searched = {name: value for name, value in options.items() if name != "alignment"}
+                for rank, name in enumerate(answer.ranking.ids, 1):
+                    deadline.check()
+                    why = self.texts.explain_answer(answer, name, rank, **searched)
+                    made += [] if why is None else [to_dict(why)]
+            return made
+
+        return schemas.ExplainAnswer(await self.pool.run(work, deadline))
+
+    # -- documents -----------------------------------------------------------------------------------
+
+    async def get(self, id: str, deadline: Deadline) -> schemas.DocumentsAnswer:  # noqa: A002
+        """Return a document, or its passages."""
+        found = await self.pool.run(lambda: self.texts.family(id), deadline)
+        if not found:
+            raise RefusedError(404, "no document has this id")
+        return schemas.DocumentsAnswer([schemas.DocumentOut(d.id, d.text, own_metadata(d)) for d in found])
+
+    async def add(self, request: schemas.AddRequest, deadline: Deadline) -> schemas.AddAnswer:
+        """Add documents; when this returns they are on disk."""
+        self._check_writable()
+        self.limits.count(request.documents, "documents", "documents")
+        documents, seen = [], set()
+        for given in request.documents:
+            self.limits.text(given.text, "text", "text_characters")
+            if given.id is not None:
+                self._check_id(given.id)
+            if "weft" in given.metadata:
+                raise invalid("metadata", "the request", "without the key 'weft', which is our own", "weft")
+            document = Document(given.id or "", given.text, given.metadata)
+            document = Document(document.id or text_source(document).id, document.text, document.metadata)
+            if document.id in seen:
+                raise invalid("documents", "the request", "with each id once", document.id)
+            seen.add(document.id)
+            documents.append(document)
+        done = await self.writes.add(documents, request.split, deadline)
+        return schemas.AddAnswer(done.added, done.updated, done.unchanged, list(done.ids))
+
+    async def delete(self, request: schemas.DeleteRequest, deadline: Deadline) -> schemas.DeleteAnswer:
+        """Remove documents; unknown ids are ignored."""
+        self._check_writable()
+        self.limits.count(request.ids, "ids", "documents")
+        for name in request.ids:
+            self._check_id(name)
+        return schemas.DeleteAnswer((await self.writes.delete(request.ids, deadline)).deleted)
+
+    def _check_writable(self) -> None:
+        if not self.writable:
+            raise RefusedError(403, "this index is served for reading only")
+
+    def _check_id(self, id: str) -> None:  # noqa: A002
+        self.limits.text(id, "id", "id_characters")
+        if any(ord(character) < 32 for character in id):
+            raise invalid("id", "the request", "without control characters", id)
+
+    # -- looking at it -------------------------------------------------------------------------------
+
+    async def info(self, deadline: Deadline) -> schemas.IndexInfo:
+        """Return sizes and settings."""
+
+        def work() -> schemas.IndexInfo:
+            info = self.texts.info()
+            names = ("documents", "tokens", "segments", "deleted", "bytes", "dim", "bits", "alignment")
+            sizes = {name: info[name] for name in names}
+            weighs = info["salience_weighs"]
+            model = self.texts.encoder.name
+            return schemas.IndexInfo(self.name, **sizes, model=model, salience_weighs=weighs, writable=self.writable)
+
+        made: schemas.IndexInfo = await self.pool.run(work, deadline)
+        return made
+
+    async def matching(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.MatchingAnswer:
+        """Return the ids that a filter lets through."""
+        self._check_filter(request.filter)
+        wanted = "@id exists" if request.filter is None else request.filter
+        ids = await self.pool.run(lambda: self.texts.matching(wanted), deadline)
+        return schemas.MatchingAnswer(len(ids), ids[:MATCHING])
+
+    async def fields(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.FieldsAnswer:
+        """Return the metadata that is there, counted; once for each state of the index and filter."""
+        self._check_filter(request.filter)
+
+        def work() -> schemas.FieldsAnswer:
+            with self.texts.index.view() as view:
+                key = (view.generation, request.filter)
+                known = self._counted.get(key)
+                if known is not None:
+                    return known
+                counts = self.texts.value_counts(request.filter)
+                number = len(self.texts) if request.filter is None else len(self.texts.matching(request.filter))
+            listed = [
+                schemas.FieldCounts(
+                    name.removesuffix("[]"), name.endswith("[]"), [schemas.FieldValue(v, n) for v, n in values]
+                )
+                for name, values in counts.items()
+            ]
+            while len(self._counted) >= 16:
+                self._counted.pop(next(iter(self._counted)), None)
+            self._counted[key] = made = schemas.FieldsAnswer(number, listed)
+            return made
+
+        return await self.pool.run(work, deadline)  # type: ignore[no-any-return]
+
+    async def encode(self, request: schemas.EncodeRequest, deadline: Deadline) -> schemas.EncodeAnswer:
+        """Return token vectors of texts."""
+        self.limits.count(request.texts, "texts", "documents")
+        for text in request.texts:
+            self.limits.text(text, "texts", "text_characters")
+        encoder = self.texts.encoder
+        encode = encoder.encode_query if request.kind == "query" else encoder.encode_document
+
+        def work() -> list[schemas.EncodedText]:
+            made = []
+            for text in request.texts:
+                deadline.check()
+                found = encode([text], threads=1, progress=False, truncation="ignore")
+                spans = [] if found.spans is None else [(a, b) for a, b in found.spans.tolist()]
+                as_text = to_base64(found.values) if request.encoding == "base64" else None
+                values = None if as_text is not None else found.values.round(6).tolist()
+                made.append(schemas.EncodedText(found.n_tokens, spans, as_text, values))
+            return made
+
+        return schemas.EncodeAnswer(encoder.name, encoder.dim, await self.pool.run(work, deadline))

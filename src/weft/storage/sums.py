@@ -1,0 +1,44 @@
+"""Checksums of what the catalogue holds: SQLite itself has none, and would return a flipped byte as it is."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+_ID_BITS = 15
+
+
+def row_sum(id: object, text: object, metadata: object) -> int:  # noqa: A002
+    """Return the checksum of a document's row: 32 bits of everything, and above them 15 of the id alone.
+
+    Examples
+    --------
+    >>> checks_id(row_sum("a", "text", "{}"), "a"), checks_id(row_sum("a", "text", "{}"), "b")
+    (True, False)
+    """
+    name, length = str(id).encode("utf-8", "surrogatepass"), len(str(text))
+    rest = f"{length} {text}{metadata}".encode("utf-8", "surrogatepass")
+    return _id_sum(name) << 32 | zlib.crc32(rest, zlib.crc32(name))
+
+
+def checks_id(stored: object, id: object) -> bool:  # noqa: A002
+    """Tell whether an id is the one that a row's checksum was made for; a row without one passes."""
+    if stored is None:
+        return True
+    return isinstance(id, str) and isinstance(stored, int) and stored >> 32 == _id_sum(id.encode("utf-8", "replace"))
+
+
+def _id_sum(name: bytes) -> int:
+    return zlib.crc32(name) & ((1 << _ID_BITS) - 1)
+
+
+def segment_sum(file: object, documents: object, tokens: object, first: object) -> int:
+    """Return the checksum of a segment's row."""
+    return zlib.crc32(f"{file} {documents} {tokens} {first}".encode("utf-8", "surrogatepass"))
+
+
+def settings_sum(stored: Mapping[str, Any]) -> int:
+    """Return the checksum of the settings as they are stored, but for those that every commit changes."""
+    listed = sorted((key, value) for key, value in stored.items() if key not in ("generation", "checksum"))
+    return zlib.crc32(repr(listed).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,128 @@
+"""Files made to be slow or large are read in linear time, or skipped with a reason: none takes the program with it."""
+
+import gzip
+import io
+import zipfile
+from contextlib import contextmanager
+
+import pytest
+
+from sources.test_files import Reading
+from weft.errors import DataError
+from weft.sources import records
+from weft.sources.isolation import Reader
+
+FILES = "needs the files extra: pip install 'weft-search[files]'"
+MUCH = 300_000
+
+
+@pytest.fixture(scope="module")
+def reader():
+    made = Reader(seconds=20)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("markdown", "# a" + " " * MUCH + "b"),
+        ("markdown", "---\n" + "title: " + " " * MUCH + "\n"),
+        ("markdown", "---\n" * MUCH),
+        ("markdown", ("#" * 50 + "\n") * 20_000),
+        ("markdown", "a\n" + "=" * MUCH + "b"),
+        ("text", "\r" * MUCH + " x"),
+    ],
+)
+def test_readers_are_linear(kind, text, reader):
+    """A quadratic reader takes minutes for these."""
+    assert reader.read(text.encode() + b" x", kind).text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"<div>" * 220_000, b"<!--" * 500_000, b"<pre>" * 200_000 + b"x", b"<" * 2_000_000, b"<p>" + b" " * 2_000_000],
+    ids=["div", "comments", "pre", "angles", "spaces"],
+)
+def test_html_of_the_adversary(data, reader):
+    pytest.importorskip("lxml", reason=FILES)
+    try:
+        assert reader.read(data, "html").text
+    except DataError as error:
+        reason = str(error)
+        assert reason in ("no text in it", "nested too deeply")
+
+
+def test_a_deep_page_is_not_cut_off_in_silence(reader):
+    pytest.importorskip("lxml", reason=FILES)
+    deep = b"<div>a" * 1500 + b"</div>" * 1500 + b"<p>end</p>"
+    assert reader.read(deep, "html").text.endswith("end")
+    with pytest.raises(DataError, match="nested too deeply"):
+        reader.read(b"<div>a" * 5000, "html")
+
+
+def bomb(name, size):
+    """A ZIP file whose one member is almost all zeros."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, b"\x00" * size)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "module"), [("docx", "docx"), ("xlsx", "openpyxl")])
+def test_packed_bombs(tmp_path, kind, module):
+    pytest.importorskip(module, reason=FILES)
+    (tmp_path / f"a.{kind}").write_bytes(bomb("word/document.xml", 300 * 2**20))
+    (tmp_path / "b.txt").write_text("fine")
+    reading = Reading(tmp_path)
+    assert reading.reasons == {f"a.{kind}": "larger than 256 MB when unpacked (300)"}
+    assert reading.texts() == {"b.txt": "fine"}
+
+
+@contextmanager
+def limited(**limits):
+    reader = Reader(**limits)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def test_memory_is_limited():
+    pytest.importorskip("lxml", reason=FILES)
+    with limited(memory=2**26) as reader:
+        with pytest.raises(DataError, match="not readable as html"):
+            reader.read(b"<p>x" * 1_000_000, "html")
+        assert reader.read(b"<p>fine", "html").text == "fine"
+
+
+def test_time_is_limited_and_the_next_file_is_read():
+    pytest.importorskip("lxml", reason=FILES)
+    with limited(seconds=1) as reader:
+        with pytest.raises(DataError, match="not readable as html: it takes more than 1 s"):
+            reader.read(b"<h1>a</h1>" * 2_000_000, "html")
+        assert reader.read(b"<p>fine", "html").text == "fine"
+
+
+def test_a_process_that_was_killed_is_started_again(reader):
+    reader.read(b"Subject: a\n\nb", "mail")
+    reader._process.kill()
+    reader._process.wait()
+    assert reader.read(b"Subject: a\n\nb", "mail").title == "a"
+
+
+def test_gzip_bombs(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "LONGEST", 2**20)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wb") as file:
+        for _ in range(300):
+            file.write(b"\x20" * 2**20)
+    assert Reading(tmp_path).reasons == {"a.jsonl.gz": "more than 200 times its size when unpacked"}
+
+
+def test_rows_of_many_values(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x", "v": [' + "[]," * 1_000_001 + "[]]}\n" + '{"text": "fine"}\n')
+    (tmp_path / "b.json").write_text("[" + "[]," * 1_000_001 + "[]]")
+    reading = Reading(tmp_path, largest=2**24)
+    assert list(reading.texts().values()) == ["fine"]
+    assert reading.reasons["a.jsonl"] == "more than 1,000,000 values"
+    assert reading.reasons["b.json"].startswith("more than 1,000,000 values")

@@ -1,0 +1,229 @@
+"""A damaged or crafted catalogue: right answers or one of our errors, never a wrong answer, a raw error or a hang."""
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from faults.machine import require_strace
+from weft import Document, Index, TokenVectors, WeftError
+from weft.errors import CorruptIndexError, StorageError
+from weft.search.lexical import search_lexical
+from weft.storage.check import check
+from weft.storage.repair import repair
+
+DIM = 4
+COUNT = 60
+QUERY = np.ones((2, DIM), np.float32)
+
+
+def tokens(start, stop):
+    rng = np.random.default_rng(start)
+    return TokenVectors.from_list([rng.standard_normal((3, DIM)).astype(np.float32) for _ in range(start, stop)])
+
+
+def documents(start, stop):
+    return [Document(f"d{n}", f"text number {n} " * 20, {"n": n, "tags": ["a", "b"]}) for n in range(start, stop)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An index, and what it answers."""
+    path = tmp_path_factory.mktemp("made") / "i.weft"
+    with Index.create(path, DIM, merge="off") as index:
+        index.add(documents(0, 40), tokens(0, 40))
+        index.add(documents(40, COUNT), tokens(40, COUNT))
+        index.delete(["d3", "d50"])
+        return path, answers(index)
+
+
+def answers(index):
+    """Everything that a user may read."""
+    found = {"len": len(index), "bits": index.bits, "alignment": index.alignment}
+    (ranking,) = index.search(QUERY, 100, exact=True)
+    found["search"] = [(r.id, round(r.score, 4)) for r in ranking]
+    found["documents"] = [index.get(f"d{n}") for n in range(COUNT)]
+    found["lexical"] = sorted(search_lexical(index, "text", 100).ids)
+    return found
+
+
+def copied(made, tmp_path, name="copy.weft"):
+    path = tmp_path / name
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(made[0], path)
+    return path
+
+
+def outcome(path, right):
+    """'right', 'refused' by one of our errors, or 'wrong'; anything else is raised."""
+    try:
+        with Index.open(path, merge="off") as index:
+            found = answers(index)
+    except WeftError:
+        return "refused"
+    return "right" if found == right else "wrong"
+
+
+def test_flipped_bytes_anywhere(made, tmp_path):
+    rng, counts = random.Random(7), {"right": 0, "refused": 0, "wrong": 0}
+    size = (made[0] / "catalogue.sqlite").stat().st_size
+    for _ in range(150):
+        path = copied(made, tmp_path)
+        data = bytearray((path / "catalogue.sqlite").read_bytes())
+        at = rng.randrange(size)
+        data[at] ^= 1 << rng.randrange(8)
+        (path / "catalogue.sqlite").write_bytes(data)
+        counts[how := outcome(path, made[1])] += 1
+        if how == "wrong":  # SQLite's own index of ids, and of words, are not summed: something is not found there
+            with Index.open(path) as index:
+                found, right = answers(index), made[1]
+                assert not check(index).sound, at
+            assert found["search"] == right["search"], at
+            assert all(a in (b, None) for a, b in zip(found["documents"], right["documents"], strict=True)), at
+    assert counts["refused"] > 20
+    assert counts["wrong"] < 10
+
+
+@pytest.mark.parametrize("column", ["id", "text", "metadata"])
+def test_a_flipped_byte_of_a_row_is_never_returned(made, tmp_path, column):
+    path = copied(made, tmp_path)
+    data = (path / "catalogue.sqlite").read_bytes()
+    marks = {"id": (b"d17", b"d97"), "text": (b"number 17", b"nomber 17"), "metadata": (b'"n":17', b'"n":18')}
+    old, new = marks[column]
+    assert old in data
+    (path / "catalogue.sqlite").write_bytes(data.replace(old, new))
+    with Index.open(path) as index, pytest.raises(CorruptIndexError):
+        answers(index)
+    with Index.open(path) as index:
+        assert not check(index).sound
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE segments SET first = first + 1",
+        "UPDATE segments SET documents = documents + 1",
+        "UPDATE settings SET value = '4' WHERE key = 'bits'",
+        "UPDATE settings SET value = '\"xtr\"' WHERE key = 'encoder'",
+        "INSERT INTO settings VALUES ('alignment', '\"top-k:3\"')",
+        "UPDATE settings SET value = '1e400' WHERE key = 'dim'",
+        "DELETE FROM settings WHERE key = 'dim'",
+        "DELETE FROM settings WHERE key = 'checksum'",
+        "UPDATE settings SET value = 'x' WHERE key = 'generation'",
+        "DROP TABLE tombstones",
+        "UPDATE tombstones SET doc = 'x' WHERE seq = 1",
+        "DELETE FROM documents",
+    ],
+)
+def test_what_the_catalogue_says_is_summed(made, tmp_path, statement):
+    path = copied(made, tmp_path)
+    with sqlite3.connect(path / "catalogue.sqlite") as db:
+        db.execute(statement)
+    db.close()
+    assert outcome(path, made[1]) == "refused"
+
+
+HANGING = """
+import sys
+from weft import Index, WeftError
+try:
+    with Index.open(sys.argv[1]) as index:
+        len(index), index.get("d0"), index.check()
+except WeftError as error:
+    print(error)
+"""
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS key, i AS value FROM n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"ALTER TABLE settings RENAME TO old; CREATE VIEW settings AS {ENDLESS}",
+        f"CREATE VIEW more AS {ENDLESS}",
+        "CREATE TRIGGER more AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
+        "CREATE TABLE more (y, x GENERATED ALWAYS AS (zeroblob(1000000000)))",
+        "CREATE INDEX more ON documents (length(text))",
+    ],
+)
+def test_tables_views_and_triggers_of_someone_else(made, tmp_path, script):
+    path = copied(made, tmp_path)
+    with sqlite3.connect(path / "catalogue.sqlite") as db:
+        db.executescript(script)
+    db.close()
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING, path], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "that weft did not make" in ended.stdout
+
+
+class TestLog:
+    """Commits that stand in SQLite's log alone, as after a crash."""
+
+    @pytest.fixture
+    def crashed(self, tmp_path):
+        with Index.create(tmp_path / "live.weft", DIM, merge="off") as index:
+            for n in range(8):
+                index.add(documents(n, n + 1), tokens(n, n + 1))
+            shutil.copytree(index.folder, tmp_path / "crashed.weft")
+        (tmp_path / "crashed.weft" / "catalogue.sqlite-shm").unlink()
+        return tmp_path / "crashed.weft"
+
+    def test_is_replayed(self, crashed):
+        with Index.open(crashed) as index:
+            assert len(index) == 8
+
+    @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9, 0.99])
+    @pytest.mark.parametrize("cut", [False, True])
+    def test_a_damaged_tail_is_noticed(self, crashed, share, cut):
+        log = crashed / "catalogue.sqlite-wal"
+        data = bytearray(log.read_bytes())
+        if cut:
+            del data[int(len(data) * share) :]
+        else:
+            data[min(int(len(data) * share) + 40, len(data) - 1)] ^= 1
+        log.write_bytes(data)
+        with pytest.raises(WeftError) as error:
+            Index.open(crashed).close()
+        if "commits" in str(error.value):
+            assert "are missing; `weft repair` accepts what is left" in str(error.value)
+            done = repair(crashed)
+            assert "commits are missing" in " ".join(done.notes)
+            with Index.open(crashed) as index:
+                assert check(index).sound
+                assert len(index) < 8
+                index.add(documents(0, 1), tokens(0, 1))
+            with Index.open(crashed) as index:
+                assert check(index).sound
+
+    def test_a_log_that_is_gone(self, crashed):
+        (crashed / "catalogue.sqlite-wal").unlink()
+        with pytest.raises(WeftError):
+            Index.open(crashed)
+
+
+EIO = """
+import sys
+import numpy as np
+from weft import Index, WeftError
+from weft.search.lexical import search_lexical
+try:
+    with Index.open(sys.argv[1]) as index:
+        index.get("d30"), index.search(np.ones((2, 4), np.float32), 3), search_lexical(index, "text")
+    print("done")
+except WeftError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("nth", [*range(1, 12), *range(14, 26, 4), "6+"])
+def test_a_disk_that_fails_is_not_called_damage(made, tmp_path, nth):
+    require_strace()
+    path = copied(made, tmp_path)
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", path / "catalogue.sqlite", "-e", "trace=pread64"]
+    command += ["-e", f"inject=pread64:error=EIO:when={nth}", sys.executable, "-c", EIO, path]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith(("done", StorageError.__name__)), ended.stdout

@@ -1,0 +1,144 @@
+"""A folder from someone else: links are not followed, names lead nowhere, and other people's files stay."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from weft import Index, TokenVectors
+from weft.errors import CorruptIndexError, NotAnIndexError
+from weft.storage.check import check
+
+DIM = 4
+
+
+def tokens(count=1):
+    return TokenVectors.from_list([np.full((2, DIM), n + 1, np.float32) for n in range(count)])
+
+
+@pytest.fixture
+def path(tmp_path):
+    with Index.create(tmp_path / "i.weft", DIM) as index:
+        index.add(["a", "b"], tokens(2))
+    return tmp_path / "i.weft"
+
+
+@pytest.fixture
+def treasure(tmp_path):
+    """Files of someone who only opens the index."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "diary.txt").write_text("dear diary")
+    (folder / "0123456789abcdef.seg").write_text("named like ours")
+    return folder
+
+
+def unharmed(treasure):
+    return (treasure / "diary.txt").read_text() == "dear diary" and (treasure / "0123456789abcdef.seg").exists()
+
+
+def write(path):
+    with Index.open(path) as index:
+        index.add(["c"], tokens())
+        index.compact()
+
+
+def test_segments_elsewhere(path, treasure):
+    for file in (path / "segments").iterdir():
+        shutil.copy(file, treasure)
+    shutil.rmtree(path / "segments")
+    (path / "segments").symlink_to(treasure)
+    with pytest.raises(CorruptIndexError, match="segments: this is a link, which weft never makes and does not follow"):
+        write(path)
+    assert unharmed(treasure)
+
+
+def test_a_lock_elsewhere(path, treasure):
+    (path / "writer.lock").unlink()
+    (path / "writer.lock").symlink_to(treasure / "diary.txt")
+    with pytest.raises(CorruptIndexError, match="link"):
+        write(path)
+    assert unharmed(treasure)
+
+
+def test_a_lock_with_two_names(path, treasure):
+    (path / "writer.lock").unlink()
+    os.link(treasure / "diary.txt", path / "writer.lock")
+    write(path)
+    assert unharmed(treasure)
+
+
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"])
+def test_a_catalogue_elsewhere(path, treasure, name):
+    (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to(treasure / "diary.txt")
+    with pytest.raises(CorruptIndexError, match="link"):
+        write(path)
+    assert unharmed(treasure)
+
+
+def test_a_journal_that_sqlite_would_obey(path):
+    (path / "catalogue.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
+    with pytest.raises(NotAnIndexError, match="journal"):
+        Index.open(path)
+
+
+def test_a_segment_that_is_a_link(path, treasure):
+    (file,) = (path / "segments").iterdir()
+    file.rename(treasure / "moved.seg")
+    file.symlink_to(treasure / "moved.seg")
+    with Index.open(path) as index, pytest.raises(CorruptIndexError, match="link"):
+        index.search(tokens(), 1)
+
+
+@pytest.mark.parametrize("name", ["../../home/diary.txt", "/etc/passwd", "diary.txt", "", None, 7])
+def test_a_segments_name_that_leads_out(path, treasure, name):
+    (path / "catalogue.sqlite").chmod(0o644)
+    with sqlite3.connect(path / "catalogue.sqlite") as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute("UPDATE segments SET file = ?", ("x" if name is None else name,))
+    db.close()
+    for use in (lambda: write(path), lambda: Index.open(path).search(tokens(), 1)):
+        with pytest.raises(CorruptIndexError, match="it names a segment"):
+            use()
+    assert unharmed(treasure)
+
+
+def test_other_peoples_files_in_the_folder_of_segments(path):
+    mine = [path / "segments" / name for name in ("notes.txt", "old.seg", "0123456789ABCDEF.seg")]
+    for file in mine:
+        file.write_text("mine")
+    (path / "segments" / "0123456789abcdef.seg").write_text("a leftover")
+    with Index.open(path) as index:
+        assert check(index).leftovers == ("0123456789abcdef.seg",)
+    write(path)
+    assert all(file.read_text() == "mine" for file in mine)
+    assert not (path / "segments" / "0123456789abcdef.seg").exists()
+
+
+SEARCH = """
+import sys
+import numpy as np
+from weft import Index, TokenVectors, WeftError
+try:
+    Index.open(sys.argv[1]).search(TokenVectors.from_list([np.ones((2, 4), np.float32)]), 1)
+except WeftError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "catalogue.sqlite-wal", "writer.lock", "segment"])
+def test_a_pipe_does_not_hang_it(path, name):
+    if name == "segment":
+        (file,) = (path / "segments").iterdir()
+    else:
+        file = path / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    ended = subprocess.run([sys.executable, "-c", SEARCH, path], timeout=60, capture_output=True, text=True, check=True)
+    assert "this is not a file" in ended.stdout
