@@ -59,8 +59,8 @@ private:
 };
 
 // So few documents are sketched one and all even under a bar: probing would cost more.
-constexpr int64_t kFew = 192;
-constexpr int64_t kAlways = 8;
+constexpr int64_t kFew = 448;
+constexpr int64_t kAlways = 6;
 
 bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];

@@ -237,9 +237,8 @@ class Merger:
         tokens = int(sum(part.lengths.sum() for part in parts))
         with store.view() as view:
             codec = codec_for(tokens, store.bits, view.tokens)
-            others = [s.segment for s in view.segments]
         with store.new_file() as path:
-            write_segment(path, parts, codec, numbers=numbers, others=others)
+            write_segment(path, parts, codec, numbers=numbers)
             store.adopt(path)
             self.written_bytes += path.stat().st_size
             with store.committing() as catalogue:
