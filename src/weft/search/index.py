@@ -189,7 +189,10 @@ class Index(Store):
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
-            single = np.asarray(queries)
+            try:
+                single = np.asarray(queries)
+            except (ValueError, TypeError) as error:
+                raise invalid("queries", "search", f"an array of shape (n, dim) ({error})", queries) from None
             offsets = np.array([0, len(single)]) if single.ndim == 2 else None
             queries = TokenVectors.from_list([single]) if offsets is None else TokenVectors(single, offsets)
         if queries.dim != self.dim:
