@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cpu.hpp"
+#include "clustering_bindings.hpp"
 #include "engine_bindings.hpp"
 #include "mapped_file_bindings.hpp"
 #include "scoring.hpp"
@@ -114,6 +115,7 @@ NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // an index that was never closed is still mapped when Python ends: no leak
     module.doc() = "C++ kernels of weft: see weft.kernels.";
     bind_engine(module);
+    bind_clustering(module);
     bind_mapped_file(module);
     bind_corpus_index(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "byte_kernels.hpp"
+#define WEFT_LEVEL avx2_bytes
+#include "building_kernels.hpp"
 
 namespace weft::avx2_bytes {
 namespace {
@@ -411,4 +413,5 @@ const weft::ByteKernels weft::kAvx2Bytes = {
     weft::avx2_bytes::similarities, weft::avx2_bytes::block_similarities, weft::avx2_bytes::lift,
     weft::avx2_bytes::column_thresholds, weft::avx2_bytes::threshold, weft::avx2_bytes::reach, weft::avx2_bytes::above,
     weft::avx2_bytes::raise, weft::avx2_bytes::drain_sums, weft::avx2_bytes::expand, weft::avx2_bytes::sketch_cells,
-    weft::avx2_bytes::sketch_table, weft::avx2_bytes::sketch_sum, weft::avx2_bytes::widen};
+    weft::avx2_bytes::sketch_table, weft::avx2_bytes::sketch_sum, weft::avx2_bytes::widen,
+    weft::avx2_bytes::pack_centroids, weft::avx2_bytes::nearest, weft::avx2_bytes::sketch_numbers};

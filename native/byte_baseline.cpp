@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "byte_kernels.hpp"
+#define WEFT_LEVEL baseline_bytes
+#include "building_kernels.hpp"
 
 namespace weft::baseline_bytes {
 namespace {
@@ -219,4 +221,5 @@ const weft::ByteKernels weft::kBaselineBytes = {
     weft::baseline_bytes::column_thresholds, weft::baseline_bytes::threshold, weft::baseline_bytes::reach,
     weft::baseline_bytes::above, weft::baseline_bytes::raise, weft::baseline_bytes::drain_sums,
     weft::baseline_bytes::expand, weft::baseline_bytes::sketch_cells, weft::baseline_bytes::sketch_table,
-    weft::baseline_bytes::sketch_sum, weft::baseline_bytes::widen};
+    weft::baseline_bytes::sketch_sum, weft::baseline_bytes::widen,
+    weft::baseline_bytes::pack_centroids, weft::baseline_bytes::nearest, weft::baseline_bytes::sketch_numbers};

@@ -41,6 +41,8 @@ constexpr int kCellBytes = 2;  // a sketch begins with the number of the token's
 constexpr int kEntryShare = 172;
 constexpr int kCellShare = 22016;
 
+constexpr int kPanel = 16;  // centroids that tokens are compared with at once, where an index is built
+
 struct ByteKernels {
     // best[i] = max(best[i], max over the rows of dot(row, token i)), for the page's tokens
     void (*maxima)(const uint8_t* rows, int64_t count, const QueryPage&, int32_t* best);
@@ -79,11 +81,23 @@ struct ByteKernels {
                            const int8_t* cell_rows, int64_t last_cell);
     // out = (u − 128) · inverse
     void (*widen)(const uint8_t* codes, int64_t count, float inverse, float* out);
+    // Centroids (count, dim), coordinates within ±127, laid out for `nearest` in count · dim numbers, count a multiple of 16
+    void (*pack_centroids)(const int8_t* centroids, int64_t count, int64_t dim, int16_t* packed);
+    // of[r] = the centroid c with the greatest 2 · Σ (u − 128) · c + bias[c], of equals the first, and that number
+    void (*nearest)(const uint8_t* rows, int64_t count, int64_t dim, const int16_t* packed, const int32_t* bias, int64_t centroids,
+                    int32_t* of, int32_t* greatest);
+    // numbers[s] = which of the 16 entries of codebook s is nearest to sub-vector s of row − cell, of equals the first;
+    // bias (sub-vectors, 16): −|entry|²
+    void (*sketch_numbers)(const uint8_t* row, const uint8_t* cell, const int8_t* codebooks, const int32_t* bias, int64_t sub_vectors,
+                           uint8_t* numbers);
 };
 
 extern const ByteKernels kBaselineBytes;
 #if defined(WEFT_HAVE_AVX2)
 extern const ByteKernels kAvx2Bytes;
+#endif
+#if defined(WEFT_HAVE_VNNI)
+ByteKernels vnni_bytes(const ByteKernels& others);  // what VNNI does better, and of others what it does not
 #endif
 
 }  // namespace weft

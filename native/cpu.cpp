@@ -47,12 +47,13 @@ constexpr uint32_t bit(int n) { return uint32_t{1} << n; }
 constexpr bool has(uint64_t set, uint64_t wanted) { return (set & wanted) == wanted; }
 
 struct X86 {
-    bool avx2 = false, avx512 = false;
+    bool avx2 = false, avx512 = false, vnni = false;
 };
 
 X86 detect() {
     constexpr uint32_t fma = bit(12), osxsave = bit(27), avx = bit(28), f16c = bit(29);            // leaf 1 ecx
     constexpr uint32_t avx2 = bit(5), f = bit(16), dq = bit(17), bw = bit(30), vl = bit(31);       // leaf 7 ebx
+    constexpr uint32_t avx512_vnni = bit(11);                                                       // leaf 7 ecx
     constexpr uint64_t ymm_saved = 0x06, zmm_saved = 0xe6;                                         // XCR0
     X86 found;
     if (!has(cpuid(1, 0).ecx, osxsave | avx | fma | f16c)) return found;
@@ -60,6 +61,7 @@ X86 detect() {
     const uint32_t features = cpuid(7, 0).ebx;
     found.avx2 = has(features, avx2) && has(state, ymm_saved);
     found.avx512 = found.avx2 && has(features, f | dq | bw | vl) && has(state, zmm_saved);
+    found.vnni = found.avx512 && has(cpuid(7, 0).ecx, avx512_vnni);
     return found;
 }
 
@@ -72,6 +74,10 @@ std::vector<Level> detect_levels() {
     if (x86.avx2) levels.push_back({"avx2", &kAvx2Kernels, &kAvx2Bytes});
 #if defined(WEFT_HAVE_AVX512)
     if (x86.avx512) levels.push_back({"avx512", &kAvx512Kernels, &kAvx2Bytes});
+#if defined(WEFT_HAVE_VNNI)
+    static const ByteKernels vnni = vnni_bytes(kAvx2Bytes);
+    if (x86.vnni) levels.push_back({"avx512vnni", &kAvx512Kernels, &vnni});
+#endif
 #endif
 #endif
 #if defined(WEFT_HAVE_NEON)

@@ -80,6 +80,32 @@ class MappedFile:
     def nbytes(self) -> int: ...
     def release(self) -> None: ...  # gives back the memory of what was read; arrays stay valid
 
+def nearest(
+    codes: NDArray[np.uint8],  # (tokens, dim)
+    centroids: NDArray[np.int8],  # (k, dim), in the units of the codes less 128
+    of: NDArray[np.int32],  # (tokens,), written
+    distance: NDArray[np.float32],  # (tokens,), written: squared, in the units of the codes
+) -> None: ...
+def improve_centroids(
+    codes: NDArray[np.uint8],
+    centroids: NDArray[np.int8],  # (k, dim), written
+    rounds: int,
+) -> None: ...
+def improve_codebooks(
+    codes: NDArray[np.uint8],
+    cells: NDArray[np.uint8],  # (cells, dim)
+    of: NDArray[np.int32],  # (tokens,)
+    codebooks: NDArray[np.int8],  # (dim / 4, 16, 4), written
+    rounds: int,
+) -> None: ...
+def sketches(
+    codes: NDArray[np.uint8],
+    cells: NDArray[np.uint8],  # (cells, dim)
+    of: NDArray[np.int32],  # (tokens,)
+    codebooks: NDArray[np.int8],  # (dim / 4, 16, 4)
+    out: NDArray[np.uint8],  # (tokens, width of a sketch), written
+) -> None: ...
+
 class Engine:
     """A coded segment: native/coded_segment.hpp."""
 

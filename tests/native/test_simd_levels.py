@@ -9,8 +9,8 @@ import pytest
 
 import weft
 
-PARITY = Path(__file__).with_name("parity.py")
-ALL_LEVELS = ("baseline", "avx2", "avx512", "neon")
+SWEEPS = [Path(__file__).with_name(name) for name in ("parity.py", "building.py")]
+ALL_LEVELS = ("baseline", "avx2", "avx512", "avx512vnni", "neon")
 
 
 def python(*arguments, level):
@@ -22,9 +22,10 @@ def python(*arguments, level):
     )
 
 
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("level", weft.simd_levels())
-def test_level_equals_brute_force(level):
-    done = python(str(PARITY), level=level)
+def test_level_equals_brute_force(level, sweep):
+    done = python(str(sweep), level=level)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == level
     assert int(done.stdout.split()[1]) > 500

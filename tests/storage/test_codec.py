@@ -28,18 +28,21 @@ def test_rotation_keeps_inner_products(dim):
 
 
 @pytest.mark.parametrize("magnitude", [1e-30, 1e-3, 1.0, 1e5, 1e30])
-def test_longest_of_any_magnitude(magnitude):
+def test_a_scale_for_any_magnitude(magnitude):
     vectors = (clouds() * magnitude).astype(np.float32)
-    assert codec.longest(vectors) == pytest.approx(np.linalg.norm(vectors.astype(np.float64), axis=1).max(), rel=1e-5)
-    assert codec.longest(np.zeros((5, 4), np.float32)) == 0
-    assert codec.longest(np.zeros((0, 4), np.float32)) == 0
+    scale = codec.choose_scale([vectors[:100], vectors[100:]])
+    wide = vectors.astype(np.float64)
+    largest = min(127 / np.abs(wide).max(), codec.CODE_NORM / np.linalg.norm(wide, axis=1).max())
+    assert scale == pytest.approx(largest, rel=2e-3)
+    assert scale <= largest
+    assert codec.choose_scale([np.zeros((5, 4), np.float32)]) == codec.choose_scale([]) == 1
 
 
 @pytest.mark.parametrize("kind", ["cloud", "axis", "zero", "none"])
 def test_codes_stay_within_a_byte_and_the_norm(kind):
     vectors = {"cloud": clouds(), "axis": np.eye(24, dtype=np.float32) * 7, "zero": np.zeros((4, 24), np.float32),
                "none": np.zeros((0, 24), np.float32)}[kind]  # fmt: skip
-    scale = codec.choose_scale(vectors.astype(np.float16))
+    scale = codec.choose_scale([vectors])
     codes = codec.encode(vectors, scale)
     assert codes.dtype == np.uint8
     assert (np.abs((codes - 128.0) / scale - vectors) <= 0.5001 / scale).all()
@@ -88,20 +91,26 @@ def test_blocks_hold_every_centroid(sizes, quarters):
 
 
 def test_clusters_are_near_their_tokens():
-    vectors = clouds()
-    found = codec.cluster(vectors.astype(np.float16))
+    codes = codec.encode(clouds(), codec.choose_scale([clouds()]))
+    found = codec.cluster(codes)
     assert found.cell_starts[0] == 0
     assert found.cell_starts[-1] == len(found.centroids)
     assert (np.diff(found.cell_starts) >= 0).all()
-    lost = np.linalg.norm(vectors - found.centroids[found.assigned], axis=1)
-    assert np.mean(lost**2) < 0.3 * np.mean((vectors - vectors.mean(axis=0)) ** 2) * vectors.shape[1]
-    again = codec.cluster(vectors.astype(np.float16))
+    floats = codes.astype(np.float64)
+    lost = np.linalg.norm(floats - found.centroids[found.assigned], axis=1)
+    assert np.mean(lost**2) < 0.3 * np.mean((floats - floats.mean(axis=0)) ** 2) * floats.shape[1]
+    of_cells = found.cells_of(np.arange(len(codes)))
+    for cell in range(len(found.cells)):
+        inside = floats[of_cells == cell]
+        expected = np.sqrt(((inside - found.cells[cell]) ** 2).sum(axis=1).mean()) if len(inside) else 0
+        assert found.spread[cell] == pytest.approx(expected, rel=1e-4)
+    again = codec.cluster(codes)
     np.testing.assert_array_equal(again.assigned, found.assigned)
 
 
 def test_clusters_of_equal_vectors():
-    found = codec.cluster(np.ones((500, 8), dtype=np.float32))
-    np.testing.assert_allclose(found.centroids[found.assigned], 1)
+    found = codec.cluster(np.full((500, 8), 200, dtype=np.uint8))
+    assert (found.centroids[found.assigned] == 200).all()
 
 
 # -- residuals ---------------------------------------------------------------------------------------
@@ -120,7 +129,7 @@ def test_packing_is_undone(bits, seed, tokens, quarters):
 
 
 def residual_codes(vectors, bits, seed=0):
-    scale = codec.choose_scale(vectors)
+    scale = codec.choose_scale([vectors])
     rng = np.random.default_rng(seed)
     rows = codec.encode(vectors[rng.choice(len(vectors), 60, replace=False)], scale)
     centred = (rows - 128.0) / scale
@@ -164,7 +173,7 @@ def test_odd_residuals(bits, kind):
         "huge spread": np.eye(8)[np.arange(100) % 8] * signs,
         "one token": np.ones((1, 8)),
     }[kind].astype(np.float32)
-    scale = codec.choose_scale(vectors)
+    scale = codec.choose_scale([vectors])
     rows = np.full((1, 8), 128, dtype=np.uint8) if kind != "equal" else codec.encode(vectors[:1], scale)
     assigned = np.zeros(len(vectors), dtype=np.int32)
     levels = residual.choose_levels(residual.residuals_of(vectors, rows[assigned], scale), bits)

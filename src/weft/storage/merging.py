@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-BASE = 2
+BASE = 3
 DEAD = 1 / 3
 """A segment of which more than this share is deleted is written anew."""
 SMALL = 10_000
 """… unless it is as small as this and will soon be merged with others anyway."""
 LARGE = 100_000
 """Tokens of a merge that is large: there is one such at a time, and smaller ones go on beside it."""
-FAN_IN = 10
+FAN_IN = 12
 """A large merge takes at most this many segments: until it is done they all count, and more join them."""
 FAVOUR_SMALL = 0.05
 """How much smaller merges are preferred: the exponent of their size."""
@@ -42,7 +42,7 @@ def budget(documents: int) -> float:
     Examples
     --------
     >>> budget(1024), budget(1 << 20)
-    (12.0, 22.0)
+    (13.0, 23.0)
     """
     return BASE + float(np.log2(max(documents, 2)))
 

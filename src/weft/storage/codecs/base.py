@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.storage.arrays import Arrays, Streamed
-from weft.storage.codecs.clustering import Floats, list_documents, nearest
+from weft.storage.codecs.clustering import Bytes, Floats, list_documents, nearest
 
-Bytes = NDArray[np.uint8]
 Columns = dict[str, "NDArray[Any] | Streamed"]
 
 
@@ -44,27 +42,18 @@ class Codebook:
     trained: int
     """Tokens it was trained for"""
 
-    @cached_property
-    def _float_cells(self) -> Floats:
-        return to_floats(self.cells, self.scale)
-
-    @cached_property
-    def _float_centroids(self) -> Floats:
-        return to_floats(self.centroids, self.scale)
-
-    def assign(self, rotated: Floats) -> tuple[NDArray[np.int32], float]:
-        """Return the centroid of each vector (t, size), and the sum of squared distances to their cells."""
-        cell_of = nearest(rotated, self._float_cells)
-        lost = float(np.square(rotated - self._float_cells[cell_of]).sum())
-        assigned = np.empty(len(rotated), dtype=np.int32)
+    def assign(self, codes: Bytes) -> tuple[NDArray[np.int32], float]:
+        """Return the centroid of each token, by its byte codes (t, size), and the sum of squared distances to cells."""
+        cell_of, distance = nearest(codes, self.cells)
+        assigned = np.empty(len(codes), dtype=np.int32)
         order = np.argsort(cell_of, kind="stable")
         bounds = np.flatnonzero(np.diff(cell_of[order], prepend=-1, append=len(self.cells)))
         for begin, end in pairwise(bounds):
             members = order[begin:end]
             first, last = self.cell_starts[cell_of[members[0]] : cell_of[members[0]] + 2]
-            inside = nearest(rotated[members], self._float_centroids[first:last]) if last > first + 1 else 0
+            inside = nearest(codes[members], self.centroids[first:last])[0] if last > first + 1 else 0
             assigned[members] = first + inside
-        return assigned, lost
+        return assigned, float(distance.sum(dtype=np.float64)) / self.scale**2
 
     def cells_of(self, assigned: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the cells of centroids."""
@@ -87,13 +76,15 @@ class Incoming(Protocol):
     """Documents on their way into a coded segment, read as often as it takes, a few thousand tokens at a time."""
 
     offsets: NDArray[np.int64]
+    codes: Bytes
+    """(tokens, size) byte codes, on disk"""
 
     def rotated(self, matrix: Floats) -> Iterator[Floats]:
         """Yield the tokens' vectors in the space of the codes, (t, size)."""
         ...
 
-    def coded(self, matrix: Floats, scale: float) -> Iterator[Bytes]:
-        """Yield the tokens' byte codes at a scale, (t, size): those that have codes of this scale keep them."""
+    def coded(self) -> Iterator[Bytes]:
+        """Yield the tokens' byte codes, (t, size): those that had codes of the codebook's scale keep them."""
         ...
 
 
@@ -152,7 +143,6 @@ class Made:
     """The segment that the codebook was trained for, where it is another one"""
     copied: NDArray[np.int64] | None = None
     """(T,) which of its tokens each token is copied from; -1 for newcomers"""
-    scratch: Path = Path()
 
     @property
     def tokens(self) -> int:

@@ -72,6 +72,6 @@ class ByteCodec(Codec):
         }
         if len(book.cells) <= sketch.MOST_CELLS and (made.donor is None or "sketches" in made.donor):
             columns |= sketch.columns(made)
-        codes = made.incoming.coded(book.matrix, book.scale)
+        codes = made.incoming.coded()
         columns["codes"] = Streamed(np.dtype("u1"), made.shape, codes)
         write_arrays(path, columns, {**info, "scale": book.scale, "trained": book.trained})

@@ -2,17 +2,17 @@
 
     rotate      x ← x·R, R orthogonal and random: spreads the energy of a few strong coordinates over all of
                 them, so that rounding to bytes costs every token the same little
-    cells       k-means over a sample, about 1.1·√T of them; every token goes to its nearest
+    codes       u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow
+    cells       k-means over a sample of codes, about 1.1·√T of them; every token goes to its nearest
     centroids   k-means within each cell, one for about 32 tokens; a document is listed where it has a token
-    codes       8 bits: u = 128 + round(x·scale), the scale chosen so that native/byte_kernels.hpp cannot overflow;
-                4 or 2 bits: the same byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
+    residuals   with 4 or 2 bits, the byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
 
 What was tried, and why this won, is in docs/engine.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from weft import _native
 from weft.storage.arrays import release
 
 Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
 
 CODE_NORM = _native.CODE_NORM
 """Norm of the longest vector in coded units: native code relies on it."""
@@ -39,11 +40,11 @@ GATHERED = 1 << 18
 
 
 class Clusters(NamedTuple):
-    """Two levels of centroids and where every token went."""
+    """Two levels of centroids and where every token went, all in the units of byte codes."""
 
-    cells: Floats
+    cells: Bytes
     """(K, dim)"""
-    centroids: Floats
+    centroids: Bytes
     """(C, dim), those of a cell together"""
     cell_starts: NDArray[np.int32]
     """(K + 1,)"""
@@ -69,24 +70,14 @@ def rotation(dim: int, seed: int) -> Floats:
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0][:dim], dtype=np.float32)
 
 
-def longest(vectors: NDArray[Any]) -> float:
-    """Return the norm of the longest vector, whatever its magnitude."""
-    found = 0.0
-    for part in chunks(vectors):
-        top = float(np.abs(part).max(initial=0))
-        if top > 0:
-            part /= np.float32(top)
-            found = max(found, top * float(np.sqrt(np.einsum("td,td->t", part, part).max())))
-    return found
-
-
-def choose_scale(vectors: NDArray[Any]) -> float:
+def choose_scale(parts: Iterable[Floats]) -> float:
     """Return the largest scale at which no coordinate leaves a byte and no vector is longer than CODE_NORM."""
     top = longest = 0.0
-    for part in chunks(vectors):
-        top = max(top, float(np.abs(part).max(initial=0)))
-        longest = max(longest, float(np.sqrt(np.einsum("td,td->t", part, part)).max(initial=0)))
-    # The vectors seen here may be float16 roundings of those that will be coded: 2^-11 longer or shorter.
+    for part in parts:
+        here = float(np.abs(part).max(initial=0))
+        if here > 0:  # divided by it, for squares of large or small numbers do not fit
+            shrunk = part / np.float32(here)
+            top, longest = max(top, here), max(longest, here * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max())))
     return min(127 / top, CODE_NORM / longest) * (1 - 2**-10) if longest > 0 else 1.0
 
 
@@ -99,48 +90,46 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     return codes
 
 
-def cluster(vectors: NDArray[Any], seed: int = 0, tokens_per_centroid: float = TOKENS_PER_CENTROID) -> Clusters:
-    """Find cells and centroids for rotated vectors (T, dim), float16 or float32, possibly on disk."""
-    tokens = len(vectors)
+def cluster(codes: Bytes, seed: int = 0, tokens_per_centroid: float = TOKENS_PER_CENTROID) -> Clusters:
+    """Find cells and centroids for byte codes (T, dim), possibly on disk."""
+    tokens = len(codes)
     rng = np.random.default_rng(seed)
     n_cells = max(1, round(CELLS_PER_ROOT * tokens**0.5))
     sample = np.sort(rng.choice(tokens, min(tokens, n_cells * SAMPLES_PER_CELL), replace=False))
-    cells = _kmeans(taken(vectors, sample).astype(np.float32), n_cells, rng)
-    cell_of = np.concatenate([nearest(part, cells).astype(np.int32) for part in chunks(vectors)])
+    cells = _kmeans(taken(codes, sample), n_cells, rng)
+    found = [nearest(part, cells) for part in in_passing(codes)]
+    cell_of = np.concatenate([of for of, _ in found])
+    distance = np.concatenate([squared for _, squared in found])
+    number = np.bincount(cell_of, minlength=n_cells)
+    spread = np.sqrt(np.bincount(cell_of, distance, n_cells) / np.maximum(number, 1)).astype(np.float32)
     order = np.argsort(cell_of, kind="stable")
     bounds = np.searchsorted(cell_of[order], np.arange(n_cells + 1))
-    del cell_of
+    del found, cell_of, distance
 
     assigned = np.empty(tokens, dtype=np.int32)
-    spread = np.zeros(n_cells, dtype=np.float32)
     centroids, starts = [], [0]
-    for cell, members, inside in _by_cell(vectors, order, bounds):
-        if len(members) == 0:
-            starts.append(starts[-1])
-            continue
-        spread[cell] = np.sqrt(np.mean(np.sum(np.square(inside - cells[cell]), axis=1)))
-        count = max(1, round(len(members) / tokens_per_centroid))
-        found = _kmeans(inside, count, rng)
-        of = nearest(inside, found)
-        assigned[members] = starts[-1] + of
-        centroids.append(_means(inside, of, found))
+    for members, inside in _by_cell(codes, order, bounds):
+        count = max(1, round(len(members) / tokens_per_centroid)) if len(members) else 0
+        if count:
+            centroids.append(_kmeans(inside, count, rng))
+            assigned[members] = starts[-1] + nearest(inside, centroids[-1])[0]
         starts.append(starts[-1] + count)
     return Clusters(cells, np.concatenate(centroids), np.array(starts, dtype=np.int32), assigned, spread)
 
 
 def _by_cell(
-    vectors: NDArray[Any], order: NDArray[np.int64], bounds: NDArray[np.int64]
-) -> Iterator[tuple[int, NDArray[np.int64], Floats]]:
-    """Every cell with its tokens and their vectors. These lie all over the file: it is read for many cells at once."""
+    codes: Bytes, order: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], Bytes]]:
+    """The tokens of every cell and their codes. These lie all over the file: it is read for many cells at once."""
     first = 0
     while first < len(bounds) - 1:
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + GATHERED, side="right")) - 1)
         group = order[bounds[first] : bounds[last]]
         rows = np.sort(group)
-        gathered = taken(vectors, rows)
+        gathered = taken(codes, rows)
         for cell in range(first, last):
             members = order[bounds[cell] : bounds[cell + 1]]
-            yield cell, members, gathered[np.searchsorted(rows, members)].astype(np.float32)
+            yield members, gathered[np.searchsorted(rows, members)]
         first = last
 
 
@@ -219,13 +208,6 @@ def block_layout(
     return np.ascontiguousarray(blocks).reshape(-1), block_starts
 
 
-def chunks(vectors: NDArray[Any]) -> Iterator[Floats]:
-    """Read vectors a few thousand at a time, as float32."""
-    for start in range(0, len(vectors), CHUNK):
-        yield vectors[start : start + CHUNK].astype(np.float32)
-        release(vectors)
-
-
 def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     """Return some rows, in ascending order, as an array in memory, without keeping the pages between them there."""
     out = np.empty((len(rows), vectors.shape[1]), dtype=vectors.dtype)
@@ -235,31 +217,37 @@ def taken(vectors: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     return out
 
 
-def _kmeans(vectors: Floats, count: int, rng: np.random.Generator) -> Floats:
-    centroids = vectors[rng.choice(len(vectors), count, replace=False)]
-    for _ in range(ITERATIONS if count > 1 else 0):
-        of = np.concatenate([nearest(part, centroids) for part in chunks(vectors)])
-        centroids = _means(vectors, of, centroids)
-    return centroids if count > 1 else vectors.mean(axis=0, keepdims=True)
+def _kmeans(codes: Bytes, count: int, rng: np.random.Generator) -> Bytes:
+    """Return centroids (count, dim) of byte codes."""
+    start = signed(codes[rng.choice(len(codes), count, replace=False)])
+    _native.improve_centroids(codes, start, ITERATIONS + 1 if count > 1 else 1)
+    return unsigned(start)
 
 
-def nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
-    """Return the index of the nearest centroid: the largest x·c − |c|²/2."""
-    scores = vectors @ centroids.T
-    scores -= np.einsum("kd,kd->k", centroids, centroids) / 2
-    found: NDArray[np.int64] = scores.argmax(axis=1)
-    return found
+def nearest(codes: Bytes, centroids: Bytes) -> tuple[NDArray[np.int32], Floats]:
+    """Return the nearest centroid of each row of byte codes, and the squared distance to it.
+
+    Examples
+    --------
+    >>> centroids = np.array([[128, 128, 128, 128], [138, 128, 128, 128]], np.uint8)
+    >>> of, distance = nearest(np.array([[130, 128, 128, 131]], np.uint8), centroids)
+    >>> of.tolist(), distance.tolist()
+    ([0], [13.0])
+    """
+    of, distance = np.empty(len(codes), np.int32), np.empty(len(codes), np.float32)
+    _native.nearest(np.ascontiguousarray(codes), signed(centroids), of, distance)
+    return of, distance
 
 
-def _means(vectors: Floats, of: NDArray[np.int64], old: Floats) -> Floats:
-    """Mean of each cluster; an empty one keeps its old centroid."""
-    counts = np.bincount(of, minlength=len(old))
-    order = np.argsort(of, kind="stable")
-    filled = np.flatnonzero(counts)
-    sums = np.add.reduceat(vectors[order], np.concatenate([[0], np.cumsum(counts[filled])[:-1]]), axis=0)
-    means = old.copy()
-    means[filled] = sums / counts[filled, None].astype(np.float32)
-    return means
+def signed(codes: Bytes) -> NDArray[np.int8]:
+    """Return codes less 128, none below −127."""
+    less: NDArray[np.int8] = np.maximum(codes, 1).view(np.int8) ^ np.int8(-128)
+    return less
+
+
+def unsigned(codes: NDArray[np.int8]) -> Bytes:
+    """Undo `signed`."""
+    return (codes ^ np.int8(-128)).view(np.uint8)
 
 
 def unblock(blocks: NDArray[np.uint8], cell_starts: NDArray[np.int32], cell_blocks: NDArray[np.int32], dim: int) -> Any:

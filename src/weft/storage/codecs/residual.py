@@ -207,7 +207,7 @@ class ResidualCodec(Codec):
         if made.donor is not None:
             norm = max(norm, float(made.donor.info["norm"]))
         shape = made.tokens, packed_width(made.shape[1], self.bits)
-        with scratch_array(made.scratch, np.uint8, shape) as packed:
+        with scratch_array(path.parent, np.uint8, shape) as packed:
             for rows, part, source in made.parts(made.incoming.rotated(book.matrix)):
                 if source is not None and made.donor is not None:
                     packed[rows] = made.donor.checked_rows("codes", source)

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.storage.arrays import Streamed
 from weft.storage.codecs.base import Columns, Made
-from weft.storage.codecs.clustering import Floats
+from weft.storage.codecs.clustering import Bytes, taken
 
 ENTRIES = _native.ENTRIES
 SUB_VECTOR = _native.SUB_VECTOR
 MOST_CELLS = 1 << 16
 """A sketch names its cell in two bytes."""
-SAMPLE = 20_000
+SAMPLE = 4096
 """Tokens that codebooks are trained on."""
 ROUNDS = 10
 
@@ -30,65 +30,42 @@ def width(dim: int) -> int:
     return _native.CELL_BYTES + -(-dim // (2 * SUB_VECTOR))
 
 
-def train(residuals: Floats) -> NDArray[np.int8]:
-    """Return codebooks (dim / 4, 16, 4) for residuals (n, dim), both in the units of the codes; n is not 0."""
-    rng = np.random.default_rng(0)
-    parts = residuals.reshape(len(residuals), -1, SUB_VECTOR).transpose(1, 0, 2)  # (dim / 4, n, 4)
-    books = parts[:, rng.integers(0, len(residuals), ENTRIES)].copy()
-    for part, book in zip(parts, books, strict=True):
-        for _ in range(ROUNDS):
-            nearest = _nearest(part, book)
-            counts = np.bincount(nearest, minlength=ENTRIES)
-            sums = np.stack([np.bincount(nearest, part[:, x], ENTRIES) for x in range(SUB_VECTOR)], axis=1)
-            book[counts > 0] = (sums / np.maximum(counts, 1)[:, None])[counts > 0]
-    return np.clip(np.rint(books), -127, 127).astype(np.int8)
+def train(codes: Bytes, of_cells: NDArray[np.int64], cells: Bytes) -> NDArray[np.int8]:
+    """Return codebooks (dim / 4, 16, 4) for what cells leave of byte codes (n, dim), n not 0."""
+    some = np.random.default_rng(0).integers(0, len(codes), ENTRIES)
+    residuals = codes[some].astype(np.int16) - cells[of_cells[some]]
+    books = np.clip(residuals, -127, 127).astype(np.int8).reshape(ENTRIES, -1, SUB_VECTOR).transpose(1, 0, 2).copy()
+    _native.improve_codebooks(codes, cells, of_cells.astype(np.int32), books, ROUNDS)
+    return books
 
 
-def encode(residuals: Floats, cells: NDArray[np.int64], codebooks: NDArray[np.int8]) -> NDArray[np.uint8]:
+def encode(codes: Bytes, of_cells: NDArray[np.int64], cells: Bytes, codebooks: NDArray[np.int8]) -> Bytes:
     """Return sketches (t, width): the cell in two bytes, the low one first, then a byte for two sub-vectors.
 
     The number of the first of the two is in the byte's low half.
     """
-    numbers = np.zeros((len(residuals), 2 * (width(residuals.shape[1]) - 2)), dtype=np.uint8)
-    for s, book in enumerate(codebooks.astype(np.float32)):
-        numbers[:, s] = _nearest(residuals[:, SUB_VECTOR * s : SUB_VECTOR * (s + 1)], book)
-    places = np.ascontiguousarray(cells.astype("<u2")[:, None]).view(np.uint8)
-    return np.concatenate([places, numbers[:, ::2] | numbers[:, 1::2] << np.uint8(4)], axis=1)
+    out = np.empty((len(codes), width(codes.shape[1])), dtype=np.uint8)
+    _native.sketches(np.ascontiguousarray(codes), cells, of_cells.astype(np.int32), codebooks, out)
+    return out
 
 
 def columns(made: Made) -> Columns:
     """Return the arrays of the tokens' sketches, made while they are written; a donor's are copied."""
     book = made.codebook
-
-    def residuals(codes: NDArray[np.uint8], of_cells: NDArray[np.int64]) -> Floats:
-        return codes.astype(np.float32) - book.cells[of_cells]
-
     if made.donor is not None:
         made.donor.verify("codebooks")
         codebooks = made.donor["codebooks"]
     else:
         some = np.sort(np.random.default_rng(0).choice(made.tokens, min(made.tokens, SAMPLE), replace=False))
-        parts, start = [], 0
-        for codes in made.incoming.coded(book.matrix, book.scale):
-            mine = some[(some >= start) & (some < start + len(codes))]
-            parts.append(residuals(codes[mine - start], book.cells_of(made.assigned[mine])))
-            start += len(codes)
-        codebooks = train(np.concatenate(parts))
+        codebooks = train(taken(made.incoming.codes, some), book.cells_of(made.assigned[some]), book.cells)
 
     def sketches() -> Iterator[NDArray[np.uint8]]:
-        for rows, codes, source in made.parts(made.incoming.coded(book.matrix, book.scale)):
+        for rows, codes, source in made.parts(made.incoming.coded()):
             if source is not None and made.donor is not None:
                 yield made.donor.checked_rows("sketches", source)
                 continue
             of_cells = book.cells_of(made.assigned[rows])
-            yield encode(residuals(codes, of_cells), of_cells, codebooks)
+            yield encode(codes, of_cells, book.cells, codebooks)
 
     shape = (made.tokens, width(made.shape[1]))
     return {"codebooks": codebooks, "sketches": Streamed(np.dtype("u1"), shape, sketches())}
-
-
-def _nearest(vectors: Floats, entries: Floats) -> NDArray[np.int64]:
-    scores = vectors @ entries.T
-    scores -= np.einsum("ex,ex->e", entries, entries) / 2
-    nearest: NDArray[np.int64] = scores.argmax(axis=1)
-    return nearest

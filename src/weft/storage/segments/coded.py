@@ -116,7 +116,7 @@ class CodedSegment(Segment):
 
     def select(self, ordinals: NDArray[np.int64]) -> TokenVectors:
         decoded = self.decoded(ordinals.astype(np.int32))
-        return self._beside((decoded.values @ self._rotation.T).astype(self.dtype), ordinals)
+        return self._beside((decoded.values @ self.rotation.T).astype(self.dtype), ordinals)
 
     def decoded(self, listed: NDArray[np.int32]) -> TokenVectors:
         """Return the listed documents in the space of the codes, with their saliences."""
@@ -130,28 +130,29 @@ class CodedSegment(Segment):
 
     def rotated(self, ordinals: NDArray[np.int64], matrix: Floats) -> Floats:
         values: Floats = self.decoded(ordinals.astype(np.int32)).values
-        if not np.array_equal(matrix, self._rotation):
-            values = np.asarray(values @ self._rotation.T @ matrix, dtype=np.float32)
+        if not np.array_equal(matrix, self.rotation):
+            values = np.asarray(values @ self.rotation.T @ matrix, dtype=np.float32)
         return values
 
     def byte_codes(self, ordinals: NDArray[np.int64], matrix: Floats, scale: float) -> NDArray[np.uint8]:
-        if scale != self.scale or not np.array_equal(matrix, self._rotation):
+        if scale != self.scale or not np.array_equal(matrix, self.rotation):
             return encode(self.rotated(ordinals, matrix), scale)
         self._verify_documents("codes", ordinals.astype(np.int32))
         return self._codec.byte_rows(self._arrays, self.token_rows(ordinals))
 
     @cached_property
-    def _rotation(self) -> Floats:
+    def rotation(self) -> Floats:
+        """The matrix that vectors were brought into the space of the codes by."""
         self._verify_probed()
         return self._arrays["rotation"]
 
     @cached_property
     def _rotation_key(self) -> int:
-        return zlib.crc32(self._rotation.tobytes())
+        return zlib.crc32(self.rotation.tobytes())
 
     def rotate(self, query: NDArray[np.float32]) -> Floats:
         """Bring query vectors (n, dim) into the space of the codes."""
-        return np.ascontiguousarray(query @ self._rotation, dtype=np.float32)
+        return np.ascontiguousarray(query @ self.rotation, dtype=np.float32)
 
     def _turned(self, query: TokenVectors) -> TokenVectors:
         return TokenVectors.trusted(self.rotate(query.values), query.offsets, query.token_ids, query.salience)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.storage.arrays import release
 from weft.storage.codecs.clustering import CHUNK, Floats, encode
 from weft.storage.segments.base import Segment, in_parts
 from weft.storage.segments.reading import pack_salience, pack_spans
@@ -157,3 +159,33 @@ class Joined:
         for piece, start in zip(self.pieces, self.starts(), strict=True):
             found.append(piece.apart() + np.array([start, 0, 0], np.int32))
         return np.concatenate(found)
+
+
+class Coded:
+    """Pieces whose byte codes are computed once and kept: what a coded segment is written from."""
+
+    def __init__(self, joined: Joined, codes: Bytes) -> None:
+        self.joined = joined
+        self.offsets = joined.offsets
+        self.codes = codes
+        """(tokens, size), on disk"""
+        self._ends: list[int] = []
+
+    def fill(self, matrix: Floats, scale: float) -> None:
+        """Compute all codes."""
+        self._ends, start = [], 0
+        for part in self.joined.coded(matrix, scale):
+            self.codes[start : start + len(part)] = part
+            start += len(part)
+            self._ends.append(start)
+            release(self.codes)
+
+    def rotated(self, matrix: Floats) -> Iterator[Floats]:
+        """Yield all vectors in the space of the codes."""
+        return self.joined.rotated(matrix)
+
+    def coded(self) -> Iterator[Bytes]:
+        """Yield all codes, in parts of one piece each."""
+        for start, end in pairwise([0, *self._ends]):
+            yield self.codes[start:end]
+            release(self.codes)

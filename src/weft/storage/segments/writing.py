@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.storage.arrays import Streamed, release, scratch_array, write_arrays
+from weft.storage.arrays import Streamed, scratch_array, write_arrays
 from weft.storage.codecs import clustering
 from weft.storage.codecs.base import Codebook, Codec, Columns, Made
 from weft.storage.segments.base import Segment
 from weft.storage.segments.coded import CodedSegment
-from weft.storage.segments.pieces import Joined, Piece
+from weft.storage.segments.pieces import Coded, Joined, Piece
 
 ROTATION_SEED = 1
 """The same for every segment, so that codes can be copied from one to another."""
@@ -78,10 +78,14 @@ def write_segment(
         write_arrays(path, {**columns, "values": values}, info)
         return
     donor = _donor(joined, codec, others)
-    made = None if donor is None else extended(joined, donor)
-    if made is None:
-        made = trained(joined, codec, path.parent, None if donor is None else donor.scale)
-    codec.write(path, columns, info, made)
+    matrix = clustering.rotation(first.dim, ROTATION_SEED) if donor is None else donor.rotation
+    # Byte codes are read over and over: on disk, so that memory does not grow with the segment.
+    with scratch_array(path.parent, np.uint8, (tokens, matrix.shape[1])) as codes:
+        coded = Coded(joined, codes)
+        made = None if donor is None else extended(coded, donor)
+        if made is None:
+            made = trained(coded, codec, None if donor is None else donor.scale)
+        codec.write(path, columns, info, made)
 
 
 def _donor(joined: Joined, codec: Codec, others: Sequence[Segment]) -> CodedSegment | None:
@@ -95,33 +99,18 @@ def _donor(joined: Joined, codec: Codec, others: Sequence[Segment]) -> CodedSegm
     return max(alike, key=lambda donor: donor.trained, default=None)
 
 
-def trained(joined: Joined, codec: Codec, folder: Path, known: float | None) -> Made:
+def trained(coded: Coded, codec: Codec, known: float | None) -> Made:
     """Train a codebook for documents; `known` is the scale of codes that they have, kept where it still fits."""
-    dim = joined.pieces[0].dim
-    matrix = clustering.rotation(dim, ROTATION_SEED)
-    length = max((clustering.longest(part) for part in joined.rotated(matrix)), default=0.0) or 1.0
-    # The rotated vectors are read over and over: on disk, so that memory does not grow with the segment; as float16,
-    # and so that the longest has a norm of 1, for float16 has no room for large numbers.
-    with scratch_array(folder, np.float16, (joined.n_tokens, matrix.shape[1])) as rotated:
-        start = 0
-        for part in joined.rotated(matrix):
-            rotated[start : start + len(part)] = part / np.float32(length)
-            start += len(part)
-            release(rotated)
-        scale = _scale(clustering.choose_scale(rotated) / length, known)
-        finer = min(max(joined.n_tokens / FINE_BELOW, 1 / FINEST), 1)
-        clusters = clustering.cluster(rotated, tokens_per_centroid=codec.tokens_per_centroid * finer)
-    book = Codebook(
-        matrix,
-        scale,
-        clustering.encode(clusters.cells, scale * length),
-        clusters.cell_starts,
-        clustering.encode(clusters.centroids, scale * length),
-        clusters.spread * np.float32(length),
-        joined.n_tokens,
-    )
+    joined = coded.joined
+    matrix = clustering.rotation(joined.pieces[0].dim, ROTATION_SEED)
+    scale = _scale(clustering.choose_scale(joined.rotated(matrix)), known)
+    coded.fill(matrix, scale)
+    finer = min(max(joined.n_tokens / FINE_BELOW, 1 / FINEST), 1)
+    found = clustering.cluster(coded.codes, tokens_per_centroid=codec.tokens_per_centroid * finer)
+    spread = found.spread / np.float32(scale)
+    book = Codebook(matrix, scale, found.cells, found.cell_starts, found.centroids, spread, joined.n_tokens)
     nothing = np.zeros(0, np.int64)
-    return Made(joined, book, clusters.assigned, (nothing, nothing), scratch=folder)
+    return Made(coded, book, found.assigned, (nothing, nothing))
 
 
 def _scale(largest: float, known: float | None) -> float:
@@ -131,33 +120,35 @@ def _scale(largest: float, known: float | None) -> float:
     return float(2.0 ** (np.floor(np.log2(largest) * STEPS) / STEPS))
 
 
-def extended(joined: Joined, donor: CodedSegment) -> Made | None:
+def extended(coded: Coded, donor: CodedSegment) -> Made | None:
     """Code documents with the codebook of a segment that many of them come from; None where it does not fit."""
-    book = donor.codebook()
+    book, joined = donor.codebook(), coded.joined
     if book is None or joined.n_tokens > GROWN * book.trained:
         return None
+    newcomers = Joined([piece for piece in joined.pieces if piece.segment is not donor])
+    if any(_outside(part, book.scale) for part in newcomers.rotated(book.matrix)):
+        return None
+    coded.fill(book.matrix, book.scale)
     assigned = np.full(joined.n_tokens, -1, dtype=np.int32)
     copied = np.full(joined.n_tokens, -1, dtype=np.int64)
     place = np.full(len(donor), -1, dtype=np.int64)  # a document of the donor → its new ordinal
-    start, document, lost, new = 0, 0, 0.0, 0
+    start, document, lost = 0, 0, 0.0
     for piece in joined.pieces:
+        stop = start + int(piece.lengths.sum())
         if piece.segment is donor:
-            rows = donor.token_rows(piece.ordinals)
-            copied[start : start + len(rows)] = rows
+            copied[start:stop] = donor.token_rows(piece.ordinals)
             place[piece.ordinals] = np.arange(document, document + len(piece.ordinals))
-            start += len(rows)
         else:
-            for part in piece.rotated(book.matrix):
-                if _outside(part, book.scale):
-                    return None
-                assigned[start : start + len(part)], distance = book.assign(part)
-                start, new, lost = start + len(part), new + len(part), lost + distance
-        document += len(piece.lengths)
-    if lost > DRIFT * book.usual_spread * new:
+            for row in range(start, stop, clustering.CHUNK):
+                part = slice(row, min(row + clustering.CHUNK, stop))
+                assigned[part], distance = book.assign(coded.codes[part])
+                lost += distance
+        start, document = stop, document + len(piece.lengths)
+    if lost > DRIFT * book.usual_spread * newcomers.n_tokens:
         return None
     centroids, documents = donor.codec.listed(donor.arrays)
     pairs = centroids[place[documents] >= 0], place[documents][place[documents] >= 0]
-    return Made(joined, book, assigned, pairs, donor.arrays, copied, donor.path.parent)
+    return Made(coded, book, assigned, pairs, donor.arrays, copied)
 
 
 def _outside(rotated: NDArray[np.float32], scale: float) -> bool:
