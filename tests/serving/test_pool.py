@@ -11,15 +11,19 @@ from weft.serving.telemetry import span
 
 
 def test_searches_that_wait_are_answered_together():
-    pool, held, calls = Pool(1, 100), threading.Event(), []
+    pool, begun, held, calls = Pool(1, 100), threading.Event(), threading.Event(), []
+
+    def block():
+        begun.set()
+        held.wait()
 
     def work(items):
         calls.append(list(items))
         return [10 * item for item in items]
 
     async def ask():
-        blocking = asyncio.create_task(pool.run(held.wait, Deadline(60)))  # the only thread is busy
-        while pool.waiting:
+        blocking = asyncio.create_task(pool.run(block, Deadline(60)))  # the only thread is busy
+        while not begun.is_set():
             await asyncio.sleep(0)
         asked = [asyncio.create_task(pool.together("a" if n < 12 else "b", n, work, Deadline(60))) for n in range(15)]
         while pool.waiting < 15:
@@ -65,10 +69,16 @@ def test_an_error_reaches_all_who_share_it_and_the_thread_goes_on():
 
 
 def test_work_that_nobody_waits_for_is_not_done():
-    pool, held, done = Pool(1, 10), threading.Event(), []
+    pool, begun, held, done = Pool(1, 10), threading.Event(), threading.Event(), []
+
+    def block():
+        begun.set()
+        held.wait()
 
     async def ask():
-        blocking = asyncio.create_task(pool.run(held.wait, Deadline(60)))
+        blocking = asyncio.create_task(pool.run(block, Deadline(60)))
+        while not begun.is_set():
+            await asyncio.sleep(0)
         with pytest.raises(RefusedError) as late:
             await pool.run(lambda: done.append(1), Deadline(0.01))
         held.set()
