@@ -51,4 +51,4 @@ def test_context_and_full(notes, model, run):
     assert run("index", "notes/long.txt", "-o", "l.weft", "-m", model, "--no-split")[0] == 0
     assert "…" in run("search", "l.weft", "lazy dog", "--context", "30")[1]
     _, out, _ = run("search", "l.weft", "lazy dog", "--full")
-    assert [line[4:] for line in out.splitlines()[1:]] == long.split("\n")
+    assert [line[4:].rstrip() for line in out.splitlines()[1:]] == long.split("\n")
