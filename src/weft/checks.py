@@ -94,7 +94,7 @@ def check_count(value: Any, parameter: str, owner: str) -> int:
     """Return the value as an int; refuse anything but a whole number of at least 1 (``True`` is not a count)."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise invalid(parameter, owner, "an integer >= 1", value)
-    if value > MOST_COUNT:  # native code and SQLite count in 64 bits, and multiply
+    if int(value) > MOST_COUNT:  # native code and SQLite count in 64 bits, and multiply
         raise invalid(parameter, owner, f"at most {MOST_COUNT}", value)
     return int(value)
 
