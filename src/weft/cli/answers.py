@@ -63,11 +63,12 @@ Hybrid = Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25 over the 
 class Fusion(StrEnum):
     """How ``--hybrid`` fuses."""
 
+    blend = "blend"
     rrf = "rrf"
     scores = "scores"
 
 
-FusionOption = Annotated[Fusion, typer.Option("--fusion", help="By reciprocal ranks, or by scores of 0 … 1.")]
+FusionOption = Annotated[Fusion, typer.Option("--fusion", help="A blend, reciprocal ranks, or scores of 0 … 1.")]
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,10 @@ def _shown(texts: TextIndex, answer: Answer, settings: Settings) -> Iterator[Sho
     for result in answer.ranking:
         document = texts.index.get(result.id)
         assert document is not None
-        yield Shown(
-            result, document, partial(texts.snippet, answer, document, width=settings.width, **settings.explained)
-        )
+        show = partial(texts.snippet, answer, document, width=settings.width, **settings.explained)
+        parts = answer.parts.get(result.id)
+        named = {} if parts is None else {name: part for name, part in parts._asdict().items() if part}
+        yield Shown(result, document, show, " + ".join(f"{part:.2f} {name}" for name, part in named.items()))
 
 
 def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]], out: Console) -> None:
@@ -165,6 +167,9 @@ def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str)
     """Return one line of JSON for a query and its results."""
     found = enumerate(_shown(texts, answer, settings), 1)
     results = [json_result(rank, one.result, one.document, one.fragments()) for rank, one in found]
+    for result in results:
+        if result["id"] in answer.parts:
+            result["parts"] = answer.parts[result["id"]]._asdict()
     row = {
         "schema": "weft.search/1",
         "query_id": query_id,

@@ -27,6 +27,8 @@ class Shown(NamedTuple):
     document: Document
     fragments: Callable[[], Sequence[Fragment]]
     """Called for what is shown only: each takes an explanation."""
+    note: str = ""
+    """What its score is made of."""
 
 
 @dataclass
@@ -88,6 +90,8 @@ def print_groups(groups: Sequence[Group], out: Console) -> None:
         line.append(f"{rank:>2}. ", "dim")
         line.append(printable_line(group.id), "bold")
         line.append(f"  {group.score:.4f}", "cyan")
+        if group.passages[0].note:
+            line.append(f" = {group.passages[0].note}", "dim")
         if group.title:
             line.append(f"  {printable_line(group.title)}", "dim")
         out.print(line, overflow="fold")

@@ -53,7 +53,7 @@ def search(
     filter_: FilterOption = None,
     exact: Exact = False,
     hybrid: Hybrid = False,
-    fusion: FusionOption = Fusion.rrf,
+    fusion: FusionOption = Fusion.blend,
     beta_q: BetaQ = None,
     passages: Passages = False,
     context: Context = 240,
