@@ -21,7 +21,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo page picture test test-light test-integrations test-asan test-faults lint format bench docs clean
+.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -80,6 +80,9 @@ page: $(LIGHT)/.package  ## the search page on the demo collection: http://127.0
 
 picture: $(LIGHT)/.package  ## take docs/images/explanation.png anew (needs Chromium: apt-get install chromium)
 	$(LIGHT)/bin/python tools/picture.py docs/images/explanation.png
+
+page-pictures: $(VENV)/.ready  ## take the pictures of the search page in docs/images anew (needs Chromium)
+	$(BIN)/python tools/page_pictures.py
 
 test: $(VENV)/.ready test-light  ## all tests: the light install without torch, then everything
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)

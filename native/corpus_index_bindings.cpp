@@ -25,6 +25,7 @@ using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 constexpr int64_t kReadTogether = 64;  // documents
+constexpr int64_t kMostRate = 65536;   // steps from a row to one whose position is stored
 
 void require(bool condition, const char* message) {
     if (!condition) throw nb::value_error(message);
@@ -143,7 +144,9 @@ public:
         require(1 <= levels && levels <= 32 && length(arrays.lines) == levels * words, "lines must have a row per level");
         require(length(arrays.leaves) == length(shared.tokens) + 1, "leaves must have one entry more than tokens");
         require(length(arrays.marks) == words, "marks must have a bit per row");
-        require(rate >= 1 && length(arrays.rows) == documents, "rows must have an entry per document, and rate be 1 or more");
+        require(1 <= rate && rate <= kMostRate && length(arrays.rows) == documents,
+                "rows must have an entry per document, and rate be from 1 to 65536");
+        require(0 <= origin && origin < rows, "origin must be a row");
         const weft::Wavelet wavelet{levels, arrays.lines.data(), arrays.zeros.data(), arrays.leaves.data()};
         const weft::Samples samples{rate, arrays.marks.data(), length(arrays.values), arrays.values.data(), origin, arrays.rows.data()};
         CorpusIndex made(shared);
@@ -229,7 +232,7 @@ public:
             const nb::gil_scoped_release release;
             for (int64_t i = 0; i < count; ++i) {
                 const int64_t begin = low.data()[i], end = high.data()[i];
-                const int64_t stop = depth.data()[i] == 0 ? begin : limit < 0 ? end : std::min(end, begin + limit);
+                const int64_t stop = depth.data()[i] == 0 ? begin : limit < 0 || limit > end - begin ? end : begin + limit;
                 for (int64_t row = begin; row < stop; ++row) {
                     const int64_t at = text_->position(row, depth.data()[i]);
                     good &= at >= 0 && text_->documents() > 0;
@@ -321,8 +324,9 @@ private:
         require(low.shape(0) == high.shape(0) && low.shape(0) == depth.shape(0), "low, high and depth must be of one length");
         bool good = true;
         for (int64_t i = 0; i < length(low); ++i)
-            good &= 0 <= low.data()[i] && low.data()[i] <= high.data()[i] && high.data()[i] <= text_->rows() && depth.data()[i] >= 0;
-        require(good, "a state must be a range of the text's rows");
+            good &= 0 <= low.data()[i] && low.data()[i] <= high.data()[i] && high.data()[i] <= text_->rows() && 0 <= depth.data()[i] &&
+                    depth.data()[i] < INT32_MAX;
+        require(good, "a state must be a range of the text's rows, of less than 2^31 - 1 tokens");
     }
     void check_documents(const Input<int64_t>& documents) const {
         for (int64_t i = 0; i < length(documents); ++i)
@@ -368,7 +372,7 @@ nb::tuple corpus_index_fm(AnyInput text, const Input<int32_t>& suffixes, int64_t
     require(wide || text.dtype() == nb::dtype<uint16_t>(), "text must be uint16 or uint32");
     const int64_t rows = length(text);
     require(0 < rows && rows <= kMostRows && length(suffixes) == rows, "suffixes must have an entry per symbol of the text");
-    require(rate >= 1 && 0 <= alphabet && alphabet < kMostRows, "rate must be 1 or more");
+    require(1 <= rate && rate <= kMostRate && 0 <= alphabet && alphabet < kMostRows, "rate must be from 1 to 65536");
     for (int64_t i = 0; i < rows; ++i)
         require(0 <= suffixes.data()[i] && suffixes.data()[i] < rows, "suffixes must be positions of the text");
     if (wide) return build_fm(static_cast<const uint32_t*>(text.data()), rows, suffixes, alphabet, rate);

@@ -65,7 +65,7 @@ def test_one_query_or_many(index):
 
 
 def test_hybrid_is_a_switch(index):
-    assert index.search("lazy dog", hybrid=True) == index.search("lazy dog", hybrid="rrf")
+    assert index.search("lazy dog", hybrid=True) == index.search("lazy dog", hybrid="blend")
     assert index.search("lazy dog", hybrid=False) == index.search("lazy dog")
 
 

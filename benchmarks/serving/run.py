@@ -199,8 +199,8 @@ def main() -> None:
         + ", ".join(f"{name} {version(name)}" for name in packages)
         + ".",
         f"Command: `make bench-serving`. {options.documents:,} documents, texts real, vectors synthetic; the bundled "
-        f"model; k = 10 with texts, metadata and spans; {options.seconds:g} s each; the load runs in a second process on "
-        "the same cores. CPU is the server's for each request; requests a second per core are what that allows.",
+        f"model; k = 10 with texts, metadata and spans; {options.seconds:g} s each; the load runs in a second process "
+        "on the same cores. CPU is the server's for each request; requests a second per core are what that allows.",
     ]
     lines += measure(copy, options.seconds, options.soak)
     print("\n".join(lines))

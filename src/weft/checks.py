@@ -87,10 +87,16 @@ def concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
     return None if any(part is None for part in parts) else np.concatenate(parts)
 
 
-def check_count(value: Any, parameter: str, owner: str) -> int:
+MOST_COUNT = 2**31 - 1
+"""What native code and SQLite can count, and multiply, in 64 bits."""
+
+
+def check_count(value: Any, parameter: str, owner: str, most: int | None = None) -> int:
     """Return the value as an int; refuse anything but a whole number of at least 1 (``True`` is not a count)."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise invalid(parameter, owner, "an integer >= 1", value)
+    if most is not None and int(value) > most:
+        raise invalid(parameter, owner, f"at most {most}", value)
     return int(value)
 
 

@@ -97,5 +97,9 @@ def first_line(error: Exception) -> str:
 
 def _brief(value: object) -> str:
     # A bad array of a million numbers must not become a megabyte of message.
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # integers of thousands of digits, lists in lists without end
+        text = f"a {type(value).__name__}"
+    text = text.encode("utf-8", "backslashreplace").decode()  # half a character cannot be printed
     return text if len(text) <= 200 else text[:197] + "..."

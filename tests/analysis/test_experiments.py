@@ -1,6 +1,7 @@
 """What experiments report, against independent computations; settings and errors; files and pages."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -98,6 +99,48 @@ def test_pruning_scores_a_model_as_it_was_trained(data, model, tmp_path):
     assert any("own with top-k:1" in note for note in outcome.notes)
 
 
+def test_differentiable_alignment_at_every_k_and_entropy(lab):
+    outcome = find("differentiable").make(["k=1,2", "eps=0.01,1"]).run(lab)
+    (table,) = outcome.tables
+    (pool,) = lab.pools
+    encoded = lab.encoded(lab.models[0], pool)
+    columns = {"DA-1": "da:1", "DA-2": "da:2", "top-2": "top-k:2", "DA-1, ε = 1": "da:1,eps=1"}
+    for column, text in columns.items():
+        scores = np.asarray(weft.score(encoded.queries, encoded.documents, text))
+        wanted = lab.measure(pool, scores, "nDCG@10").values("nDCG@10").mean()
+        assert cell(table, ["words"], column).value == pytest.approx(wanted, abs=0.02)
+
+
+def test_tokens_that_are_ever_retrieved(lab):
+    outcome = find("retrieved-tokens").make(["k_prime=3", "documents=4"]).run(lab)
+    (pool,) = lab.pools
+    encoded = lab.encoded(lab.models[0], pool)
+    D = encoded.documents.values.astype(np.float32)
+    hits = np.zeros(len(D), int)
+    for number in range(len(encoded.queries)):
+        for row in encoded.queries[number].astype(np.float32) @ D.T:
+            hits[np.argsort(-row, kind="stable")[:3]] += 1
+    bounds = encoded.documents.offsets
+    parts = [hits[a:b] for a, b in itertools.pairwise(bounds)]
+    most = sorted(parts, key=lambda part: -part.sum())[:4]
+    row = outcome.tables[0].rows[0]
+    assert row[:3] == ["words", 3, 20]
+    assert row[3] == pytest.approx(100 * (np.concatenate(most) > 0).mean())
+    assert row[4] == pytest.approx(100 * (hits > 0).mean())
+
+
+def test_models_from_small_to_large(lab):
+    outcome = find("model-sizes").make(["divisions=1"]).run(lab)
+    (pool,) = lab.pools
+    encoded = lab.encoded(lab.models[0], pool)
+    scores = np.asarray(weft.score(encoded.queries, encoded.documents, "sum-of-max"))
+    own = lab.measure(pool, scores, "nDCG@10").values("nDCG@10").mean()
+    (row,) = outcome.tables[0].rows
+    assert row[:3] == ["tiny", None, "sum of max"]  # a light model, whose parameters are not counted
+    assert row[3].value == pytest.approx(own)
+    assert any("One model has no sizes" in note for note in outcome.notes)
+
+
 def test_with_all_tokens_retrieved_every_imputation_is_the_sum_of_max(lab):
     outcome = find("imputation").make(["k_prime=100000", "imputations=zero,kth"]).run(lab)
     values = [row[3].value for row in outcome.tables[0].rows]
@@ -111,11 +154,12 @@ def test_operations_of_all_collections_together(lab, data, model, tmp_path):
         shutil.copytree(data / "words", other / name)
     both = Lab(Options(work=tmp_path / "work", data=other, models=(("tiny", model),)))
     alone, together = (find("flops").make(["k_prime=5"]).run(of) for of in (lab, both))
-    assert [table.name for table in alone.tables] == ["formula", "engine-words", "scoring"]
-    assert [table.name for table in together.tables] == ["formula", "engine-all-together", "scoring"]
-    one, whole = (table.tables[1].rows[-1][1] for table in (alone, together))
+    assert [table.name for table in alone.tables] == ["formula", "formula-bytes", "engine-words", "scoring"]
+    assert [table.name for table in together.tables] == ["formula", "formula-bytes", "engine-all-together", "scoring"]
+    assert alone.tables[1].rows[1][1] == pytest.approx(450, abs=1)  # appendix B's 450 MB
+    one, whole = (table.tables[2].rows[-1][1] for table in (alone, together))
     assert whole == pytest.approx(2 * one)  # twice the documents, the same queries
-    assert cell(together.tables[2], ["all together"], "m̄") == pytest.approx(cell(alone.tables[2], ["words"], "m̄"))
+    assert cell(together.tables[3], ["all together"], "m̄") == pytest.approx(cell(alone.tables[3], ["words"], "m̄"))
 
 
 def test_idf():
@@ -217,6 +261,6 @@ def test_encodings_are_kept(lab, data, model, tmp_path, monkeypatch):
 
 def test_a_table_of_all_experiments_names_its_paper():
     for kind in EXPERIMENTS.values():
-        assert re.search(r"(ALIGNER|XTR|GR as MVDR) (table|figure|Lemma)", kind.reproduces)
+        assert re.search(r"(ALIGNER|XTR|GR as MVDR) (table|figure|Lemma|§)", kind.reproduces)
         assert len(kind.paper) > 80
     assert isinstance(Table("a", "b", ["c"], [["d"]]).html(), str)

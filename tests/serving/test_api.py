@@ -27,6 +27,7 @@ def hits(answer, which=0):
         {"alignment": "xtr:500"},
         {"filter": 'year > 1800 and tags contains "safety"'},
         {"hybrid": "rrf"},
+        {"hybrid": "blend"},
         {"hybrid": "scores", "k": 4},
         {"exact": True},
         {"beta_q": 0.5},

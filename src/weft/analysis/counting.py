@@ -48,6 +48,28 @@ def xtr_flops(n: float, k_prime: float, r: float) -> float:
     return n * n * k_prime * (r + 1)
 
 
+def colbert_bytes(n: float, k_prime: float, m: float, d: float) -> float:
+    """Return 4·n·k′·m̄·d: the vectors of n·k′ candidates that f_ColBERT loads, in float32 (XTR appendix B).
+
+    Examples
+    --------
+    >>> round(colbert_bytes(16, 1000, 55, 128) / 1e6)
+    451
+    """
+    return 4 * n * k_prime * m * d
+
+
+def xtr_bytes(n: float, k_prime: float) -> float:
+    """Return 8·n·k′: what f_XTR′ reads, a similarity and a document of each retrieved token.
+
+    Examples
+    --------
+    >>> xtr_bytes(16, 1000) / 1e6
+    0.128
+    """
+    return 8 * n * k_prime
+
+
 class Scoring(NamedTuple):
     """Operations of the scoring stage for one query, counted on its real candidates."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from weft.ingest import own_metadata
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weft.cli.grouping import Group, Shown
     from weft.explain import Explanation
     from weft.explain.snippet import Fragment
     from weft.search import Answer
@@ -44,6 +46,9 @@ Exact = Annotated[bool, typer.Option("--exact", help="Look at every document; th
 BetaQ = Annotated[
     float | None, typer.Option("--beta-q", help="Search with this part of the query's tokens, the most salient ones.")
 ]
+Passages = Annotated[bool, typer.Option("--passages", help="List passages one by one, not by document.")]
+Context = Annotated[int, typer.Option("--context", min=20, help="Characters of each passage to show.")]
+Full = Annotated[bool, typer.Option("--full", help="Show passages whole, with their lines.")]
 QueryFile = Annotated[
     Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
 ]
@@ -58,11 +63,12 @@ Hybrid = Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25 over the 
 class Fusion(StrEnum):
     """How ``--hybrid`` fuses."""
 
+    blend = "blend"
     rrf = "rrf"
     scores = "scores"
 
 
-FusionOption = Annotated[Fusion, typer.Option("--fusion", help="By reciprocal ranks, or by scores of 0 … 1.")]
+FusionOption = Annotated[Fusion, typer.Option("--fusion", help="A blend, reciprocal ranks, or scores of 0 … 1.")]
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,17 @@ class Settings:
     exact: bool
     beta_q: float | None
     hybrid: str | None
+    passages: bool = True
+    """Show passages one by one, not by document."""
+    width: int | None = 240
+    """Characters of a passage to show; None: all."""
+
+    @property
+    def depth(self) -> int:
+        """How many passages to look for."""
+        from weft.cli.grouping import DEPTH
+
+        return self.k if self.passages else DEPTH * self.k
 
     @property
     def searched(self) -> dict[str, Any]:
@@ -117,47 +134,42 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
 
 
-def print_answer(texts: TextIndex, answer: Answer, settings: Settings, out: Console) -> None:
-    """Print results for people: ids, scores, and the words that counted."""
-    print_results(list(_shown(texts, answer, settings)), out)
+def print_answer(texts: TextIndex, answer: Answer, settings: Settings, out: Console) -> list[Group]:
+    """Print results for people: documents, scores, and the words that counted. Return what was printed."""
+    from weft.cli.grouping import grouped, print_groups
+
+    groups = grouped(_shown(texts, answer, settings), settings.k, not settings.passages)
+    print_groups(groups, out)
+    return groups
 
 
-def _shown(
-    texts: TextIndex, answer: Answer, settings: Settings
-) -> Iterator[tuple[Result, Document, Sequence[Fragment]]]:
+def _shown(texts: TextIndex, answer: Answer, settings: Settings) -> Iterator[Shown]:
+    from weft.cli.grouping import Shown
+
     for result in answer.ranking:
-        document = texts.get(result.id)
+        document = texts.index.get(result.id)
         assert document is not None
-        yield result, document, texts.snippet(answer, document, **settings.explained)
+        show = partial(texts.snippet, answer, document, width=settings.width, **settings.explained)
+        parts = answer.parts.get(result.id)
+        named = {} if parts is None else {name: part for name, part in parts._asdict().items() if part}
+        yield Shown(result, document, show, " + ".join(f"{part:.2f} {name}" for name, part in named.items()))
 
 
 def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]], out: Console) -> None:
     """Print results for people, each with the part of its text to show."""
-    from rich.padding import Padding
-    from rich.text import Text
+    from weft.cli.grouping import Shown, grouped, print_groups
 
-    from weft.explain.printable import printable
-    from weft.explain.terminal import highlighted
-
-    if not results:
-        out.print(Text("nothing found", "dim"))
-        return
-    for rank, (result, document, fragments) in enumerate(results, 1):
-        line = Text()
-        line.append(f"{rank:>2}. ", "dim")
-        line.append(printable(result.id), "bold")
-        line.append(f"  {result.score:.4f}", "cyan")
-        title = document.metadata.get("title")
-        if isinstance(title, str) and title:
-            line.append(f"  {printable(title)}", "dim")
-        out.print(line, overflow="fold")
-        if document.text.strip():
-            out.print(Padding(highlighted(list(fragments)), (0, 0, 0, 4), expand=False))
+    shown = (Shown(result, document, partial(list, found)) for result, document, found in results)
+    print_groups(grouped(shown, len(results), by_document=False), out)
 
 
 def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str) -> str:
     """Return one line of JSON for a query and its results."""
-    results = [json_result(rank, *shown) for rank, shown in enumerate(_shown(texts, answer, settings), 1)]
+    found = enumerate(_shown(texts, answer, settings), 1)
+    results = [json_result(rank, one.result, one.document, one.fragments()) for rank, one in found]
+    for result in results:
+        if result["id"] in answer.parts:
+            result["parts"] = answer.parts[result["id"]]._asdict()
     row = {
         "schema": "weft.search/1",
         "query_id": query_id,

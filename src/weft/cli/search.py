@@ -10,11 +10,14 @@ import typer
 from weft.cli.answers import (
     AlignmentOption,
     BetaQ,
+    Context,
     Exact,
     FilterOption,
+    Full,
     Fusion,
     FusionOption,
     Hybrid,
+    Passages,
     QueryFile,
     Settings,
     Tag,
@@ -33,6 +36,7 @@ from weft.errors import DataError, WeftError
 from weft.text_index import TextIndex
 
 if TYPE_CHECKING:
+    from weft.cli.grouping import Group
     from weft.search import Answer
 
 _AT_ONCE = 64
@@ -49,8 +53,11 @@ def search(
     filter_: FilterOption = None,
     exact: Exact = False,
     hybrid: Hybrid = False,
-    fusion: FusionOption = Fusion.rrf,
+    fusion: FusionOption = Fusion.blend,
     beta_q: BetaQ = None,
+    passages: Passages = False,
+    context: Context = 240,
+    full: Full = False,
     queries: QueryFile = None,
     json_: Json = False,
     tsv: Tsv = False,
@@ -68,7 +75,9 @@ def search(
     if query is not None and queries is not None:
         raise DataError("a query and --queries: choose one")
     query = None if query is None else readable(query, "query")
-    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None)
+    flat = passages or json_ or tsv or trec  # programs group for themselves
+    width = None if full else context
+    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, flat, width)
     settings.check()
     with TextIndex.open(index, model=model) as opened:
         asked = [] if queries is None else read_query_file(queries, sys.stdin)
@@ -84,7 +93,7 @@ def search(
         for start in range(0, len(asked), _AT_ONCE):
             part = asked[start : start + _AT_ONCE]
             with opened.view():
-                answers = opened.answers([q.text for q in part], k, **settings.searched)
+                answers = opened.answers([q.text for q in part], settings.depth, **settings.searched)
                 for one, answer in zip(part, answers, strict=True):
                     if json_:
                         typer.echo(as_json(opened, answer, settings, one.id))
@@ -111,6 +120,7 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
     _ = texts.encoder  # loaded now: the first answer is not to wait for it
     out.print(f"{len(texts):,} documents. {_HELP}", style="dim")
     last: Answer | None = None
+    groups: list[Group] = []
     while True:
         try:
             text = input("? ").strip()
@@ -129,15 +139,15 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
             continue
         try:
             with texts.view():
-                if text.isdecimal() and last is not None and 1 <= int(text) <= len(last.ranking):
-                    name = last.ranking.ids[int(text) - 1]
+                if text.isdecimal() and last is not None and 1 <= int(text) <= len(groups):
                     rank = int(text)
+                    name = groups[rank - 1].passages[0].result.id
                     found = texts.explain_answer(last, name, rank, **settings.explained) if name in texts else None
                     if found is None:
                         raise DataError(f"{name} has no score by token vectors any more")
                     print_explanations(out, [found])
                     continue
-                (last,) = texts.answers([text], settings.k, **settings.searched)
-                print_answer(texts, last, settings, out)
+                (last,) = texts.answers([text], settings.depth, **settings.searched)
+                groups = print_answer(texts, last, settings, out)
         except WeftError as error:
             typer.echo(f"weft: {shown(str(error))}", err=True)

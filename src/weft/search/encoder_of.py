@@ -8,9 +8,12 @@ from weft.search.index import Index
 
 
 def load_encoder(index: Index, model: str | None = None) -> Encoder:
-    """Load the encoder of an index: the one named, else the one it remembers, else the bundled one."""
+    """Load the encoder of an index: the one named, else the one it remembers, else the bundled one.
+
+    A model that only the index names is looked for on this machine and never fetched: an index may come from anyone.
+    """
     try:
-        encoder = Encoder.load(model or index.model or None)
+        encoder = Encoder.load(model or index.model or None, local_files_only=not model)
     except CheckpointError as error:
         if model:
             raise

@@ -1,8 +1,9 @@
-"""Fusing rankings: reciprocal ranks, or scores brought to one scale."""
+"""Fusing rankings: a blend that leans on token vectors, reciprocal ranks, or scores brought to one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,14 @@ from weft.checks import check_count
 from weft.errors import invalid
 from weft.types import Ranking
 
-FUSIONS = ("rrf", "scores")
+BLEND = "blend"
+FUSIONS = (BLEND, "rrf", "scores")
+"""Ways to fuse; the first is the default."""
+BLEND_WEIGHTS = (1.0, 0.1)
+"""What token vectors and BM25 weigh in a blend. BM25 is the weaker of the two nearly everywhere: it may settle what the
+vectors leave open, and no more."""
+EXACT = 1.0
+"""What a document gains that holds the exact strings of the query: as much as lies between the best and the last."""
 RRF_CONSTANT = 60
 """Of Cormack, Clarke and Büttcher (2009)."""
 
@@ -39,11 +47,9 @@ def fuse(
     [('b', 0.0325), ('a', 0.0164)]
     """
     check_count(k, "k", "fuse")
-    if method not in FUSIONS:
-        raise invalid("fusion", "search", f"one of {FUSIONS}", method)
-    factors = [1.0] * len(rankings) if weights is None else [float(w) for w in weights]
-    if len(factors) != len(rankings) or not all(np.isfinite(w) and w >= 0 for w in factors):
-        raise invalid("weights", "fuse", f"{len(rankings)} numbers >= 0, one for each ranking", weights)
+    if method not in FUSIONS[1:]:
+        raise invalid("fusion", "fuse", f"one of {FUSIONS[1:]} (see also blend)", method)
+    factors = checked_weights([1.0] * len(rankings) if weights is None else weights, len(rankings))
     totals: dict[str, float] = {}
     for ranking, weight in zip(rankings, factors, strict=True):
         for result, worth in zip(ranking, _worths(ranking, method), strict=True):
@@ -51,6 +57,67 @@ def fuse(
     # Sorting is stable: of equals the one that an earlier ranking has first leads.
     best = sorted(totals, key=lambda id: -totals[id])[:k]  # noqa: A006
     return Ranking(best, np.array([totals[id] for id in best], dtype=np.float32))  # noqa: A001
+
+
+class Parts(NamedTuple):
+    """What a blended score is made of; the score is their sum."""
+
+    vectors: float
+    words: float
+    exact: float
+
+
+def blend(
+    vectors: Ranking,
+    words: Ranking,
+    others: Mapping[str, float] | None = None,
+    exact: Collection[str] = (),
+    k: int = 10,
+    *,
+    weights: Sequence[float] | None = None,
+) -> tuple[Ranking, dict[str, Parts]]:
+    """Blend a ranking by token vectors with one by BM25, and say what each score is made of.
+
+    Parameters
+    ----------
+    vectors, words : Ranking
+    others : {id: score}, optional
+        Scores by token vectors of documents that only BM25 found.
+    exact : collection of str, optional
+        Documents that hold the exact strings of the query, such as a part number.
+    k : int
+        How many documents at the most.
+    weights : (float, float), optional
+        Of token vectors and of BM25; `BLEND_WEIGHTS`.
+
+    Examples
+    --------
+    >>> best, parts = blend(Ranking(["a", "b"], [9.0, 5.0]), Ranking(["b", "c"], [3.0, 1.5]), exact={"c"}, k=2)
+    >>> [(result.id, round(result.score, 2)) for result in best], parts["c"]
+    ([('c', 1.05), ('a', 1.0)], Parts(vectors=0.0, words=0.05, exact=1.0))
+    """
+    check_count(k, "k", "blend")
+    of_vectors, of_words = checked_weights(BLEND_WEIGHTS if weights is None else weights, 2)
+    low, high = float(vectors.scores.min(initial=np.inf)), float(vectors.scores.max(initial=-np.inf))
+    top = float(words.scores.max(initial=0.0))
+    by_vectors = {**(others or {}), **dict(zip(vectors.ids, vectors.scores.tolist(), strict=True))}
+    by_words = dict(zip(words.ids, words.scores.tolist(), strict=True))
+    parts: dict[str, Parts] = {}
+    for id in (*vectors.ids, *words.ids, *exact):  # noqa: A001
+        place = (by_vectors.get(id, low) - low) / (high - low) if high > low else float(id in by_vectors)
+        share = by_words.get(id, 0.0) / top if top > 0 else 0.0
+        parts[id] = Parts(of_vectors * max(place, 0.0), of_words * share, EXACT if id in exact else 0.0)
+    # Sorting is stable: of equals the one that the vectors have first leads.
+    best = sorted(parts, key=lambda id: -sum(parts[id]))[:k]  # noqa: A006
+    return Ranking(best, np.array([sum(parts[id]) for id in best], dtype=np.float32)), parts  # noqa: A001
+
+
+def checked_weights(weights: Sequence[float], number: int) -> list[float]:
+    """Return weights as floats; refuse too few, too many or negative ones."""
+    factors = [float(w) for w in weights]
+    if len(factors) != number or not all(np.isfinite(w) and w >= 0 for w in factors):
+        raise invalid("weights", "fuse", f"{number} numbers >= 0, one for each ranking", weights)
+    return factors
 
 
 def _worths(ranking: Ranking, method: str) -> NDArray[np.float64]:

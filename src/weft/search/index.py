@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from weft.alignment import Alignment, InBatchTokenRetrieval
-from weft.checks import check_count
+from weft.checks import MOST_COUNT, check_count
 from weft.errors import invalid
 from weft.search.merged import Query, rank
 from weft.storage.building import build
@@ -162,7 +162,7 @@ class Index(Store):
             ("refine", refine),
         ):
             if value is not None or name in ("k", "threads"):
-                check_count(value, name, "search")
+                check_count(value, name, "search", MOST_COUNT)
         batch = self._queries(queries)
         rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
         if beta_q is not None:
@@ -189,7 +189,10 @@ class Index(Store):
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
-            single = np.asarray(queries)
+            try:
+                single = np.asarray(queries)
+            except (ValueError, TypeError) as error:
+                raise invalid("queries", "search", f"an array of shape (n, dim) ({error})", queries) from None
             offsets = np.array([0, len(single)]) if single.ndim == 2 else None
             queries = TokenVectors.from_list([single]) if offsets is None else TokenVectors(single, offsets)
         if queries.dim != self.dim:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from weft.checks import check_count
+from weft.checks import MOST_COUNT, check_count
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
 from weft.storage.store import Store
 from weft.types import Ranking
 
 _WORD = re.compile(r"\w+")
+_QUOTED = re.compile(r"[\"“”«»]([^\"“”«»]{2,200})[\"“”«»]")
+_AROUND = ".,;:!?()[]{}<>'`"
+_LONGEST = 10_000
+MOST_STRINGS = 8
 MOST_WORDS = 256
 """A longer query is cut: SQLite's expressions have a limited depth, and BM25 gains nothing from more."""
 
@@ -34,6 +39,47 @@ def match_any(text: str) -> str:
     """
     words = dict.fromkeys(word.lower() for word in _WORD.findall(text))
     return " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
+
+
+def exact_strings(text: str) -> list[str]:
+    """Return the strings of a query that are meant letter by letter: part numbers, error codes, names of code, quotes.
+
+    Examples
+    --------
+    >>> exact_strings('why does ERR_CONN_404 come with "full moon" and getUserId in 1969 on BX-12?')
+    ['full moon', 'ERR_CONN_404', 'getUserId', 'BX-12']
+    """
+    quoted = [found for found in _QUOTED.findall(text[:_LONGEST]) if _WORD.search(found)]
+    plain = _QUOTED.sub(" ", text[:_LONGEST])
+    names = [word.strip(_AROUND) for word in plain.split()]
+    return list(dict.fromkeys([*quoted, *(name for name in names if _is_name(name))]))[:MOST_STRINGS]
+
+
+def _is_name(word: str) -> bool:
+    letters, digits = any(c.isalpha() for c in word), any(c.isdigit() for c in word)
+    inner = "_" in word or any(a.islower() and b.isupper() for a, b in pairwise(word))
+    return len(word) > 2 and letters and (digits or inner)
+
+
+def search_exact(index: Store, text: str, most: int = 20, *, filter: Filter | str | None = None) -> set[str]:  # noqa: A002
+    """Return the documents that hold every exact string of a query; none if it has none, or if they are not rare.
+
+    Parameters
+    ----------
+    index : Index or Store
+    text : str
+        The query.
+    most : int
+        What more documents hold tells nothing apart.
+    filter : Filter or str, optional
+        Only documents whose metadata match.
+    """
+    strings = exact_strings(text)
+    phrases = [" ".join(_WORD.findall(string)) for string in strings]
+    if not phrases:
+        return set()
+    found = _matching(index, " AND ".join(f'"{phrase}"' for phrase in phrases), most + 1, filter)
+    return set() if len(found) > most else {id for id, _ in found}  # noqa: A001
 
 
 def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str | None = None) -> Ranking:  # noqa: A002
@@ -59,12 +105,16 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
     ...     search_lexical(store, "which planets are red?").ids
     ('a',)
     """
-    check_count(k, "k", "search_lexical")
+    check_count(k, "k", "search_lexical", MOST_COUNT)
+    match = match_any(text)
+    found = _matching(index, match, k, filter) if match else []
+    return Ranking([id for id, _ in found], np.array([score for _, score in found], dtype=np.float32))  # noqa: A001
+
+
+def _matching(index: Store, match: str, k: int, filter: Filter | str | None) -> list[tuple[str, float]]:  # noqa: A002
     condition: str = "1"
     parameters: Sequence[object] = ()
     if filter is not None:
         condition, parameters = parse_filter(filter).to_sql("documents.metadata", "documents.id")
-    match = match_any(text)
     with index.reading_catalogue() as catalogue:
-        found = catalogue.lexical(match, f"({condition})", parameters, k) if match else []
-    return Ranking([id for id, _ in found], np.array([score for _, score in found], dtype=np.float32))  # noqa: A001
+        return catalogue.lexical(match, f"({condition})", parameters, k)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, Unpack
 
 from weft.alignment import XTR, Alignment
 from weft.errors import invalid
-from weft.search.hybrid import FUSIONS, fuse
+from weft.search.hybrid import BLEND, FUSIONS, Parts, blend, fuse
 from weft.search.index import Index
-from weft.search.lexical import search_lexical
+from weft.search.lexical import search_exact, search_lexical
 from weft.search.options import SEARCH_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
@@ -43,6 +43,8 @@ class Answer:
     k: int
     """How many documents each of them was asked for."""
     lexical: Ranking | None = None
+    parts: Mapping[str, Parts] = field(default_factory=dict)
+    """What a blended score is made of, by document."""
 
     def behind(self, id: str) -> tuple[Ranking, int] | None:  # noqa: A002
         """Return the ranking by token vectors that has a document, and its position there; None if none has."""
@@ -99,15 +101,17 @@ class Searcher:
         k, alignment, filter, **options
             As for `Index.search`.
         hybrid : bool or str, optional
-            Fuse with BM25: True for the default, ``"rrf"``, or ``"scores"`` (see `weft.search.hybrid.fuse`). The filter
-            holds on both sides.
+            Fuse with BM25: True or ``"blend"`` (see `weft.search.hybrid.blend`), ``"rrf"`` or ``"scores"`` (see
+            `weft.search.hybrid.fuse`). The filter holds on both sides.
         weights : (float, float), optional
             What token vectors and BM25 weigh in the fusion.
         """
         refuse_unknown(options, SEARCH_OPTIONS, "search")
         if isinstance(queries, str):
             raise invalid("queries", "search", "a sequence of texts", queries)
-        hybrid = FUSIONS[0] if hybrid is True else hybrid or None
+        hybrid = BLEND if hybrid is True else hybrid or None
+        if hybrid is not None and hybrid not in FUSIONS:
+            raise invalid("hybrid", "search", f"True, False or one of {FUSIONS}", hybrid)
         if alignment is not None:
             alignment = Alignment.parse(alignment)
         wanted = None if filter is None else parse_filter(filter)
@@ -125,13 +129,19 @@ class Searcher:
                     answers.append(Answer(text, mine, ranking, alignment, (ranking,), depth))
                     continue
                 lexical = search_lexical(self.index, text, depth, filter=wanted)
-                fused = fuse([ranking, lexical], k, method=hybrid, weights=weights)
-                rest = [id for id in fused.ids if id not in ranking.ids]  # noqa: A001
+                exact = search_exact(self.index, text, filter=wanted) if hybrid == BLEND else set[str]()
+                fused = None if hybrid == BLEND else fuse([ranking, lexical], k, method=hybrid, weights=weights)
+                candidates = dict.fromkeys((*lexical.ids, *exact) if fused is None else fused.ids)
+                rest = [id for id in candidates if id not in ranking.ids]  # noqa: A001
                 more: list[Ranking] = []
                 if rest:
                     among: EffortOptions = {**options, "among": rest}
-                    more = self.index.search(mine, depth, alignment=alignment, filter=wanted, **among)
-                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical))
+                    more = self.index.search(mine, max(depth, len(rest)), alignment=alignment, filter=wanted, **among)
+                parts: dict[str, Parts] = {}
+                if fused is None:
+                    others = {result.id: result.score for found_later in more for result in found_later}
+                    fused, parts = blend(ranking, lexical, others, exact, k, weights=weights)
+                answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical, parts))
             return answers
 
     def document(self, id: str, answer: Answer, **options: Unpack[VectorOptions]) -> tuple[Ranking, int] | None:  # noqa: A002

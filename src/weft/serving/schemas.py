@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-Fusion = Literal["rrf", "scores"]
+Fusion = Literal["blend", "rrf", "scores"]
 Field = Literal["text", "metadata", "snippet", "spans", "explanation"]
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import string
+
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.serving.schemas import Span
 from weft.types import Ranking
+
+_INNER = frozenset(string.ascii_letters + string.digits)
+_REST = re.compile(r"[A-Za-z0-9]+")
 
 
 def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, position: int) -> list[Span]:
@@ -34,27 +40,30 @@ def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, 
     if spans is None or ranking.hits is None:
         return []
     hits = ranking.hits[position]
-    adds = ranking.contributions(position).tolist()
+    pairs = hits.document_token
+    adds = ranking.contributions(position)
+    if (pairs < 0).any() or (adds <= 0).any():  # imputed, or a loss
+        kept = (pairs >= 0) & (adds > 0)
+        query, places, adds = hits.query_token[kept], spans[pairs[kept]], adds[kept]
+    else:
+        query, places = hits.query_token, spans[pairs]
     by_word: dict[tuple[int, int], dict[int, float]] = {}
-    for i, j, added in zip(hits.query_token.tolist(), hits.document_token.tolist(), adds, strict=True):
-        if j < 0 or added <= 0:
-            continue
-        start, stop = spans[j].tolist()
+    for i, (start, stop), added in zip(query.tolist(), places.tolist(), adds.tolist(), strict=True):
         if not 0 <= start < stop <= len(text):
             continue
         word = by_word.setdefault(_word(text, start, stop), {})
         word[i] = word.get(i, 0.0) + added
     return [
-        Span(start, stop, round(sum(tokens.values()), 6), sorted(tokens, key=lambda i: -tokens[i]))
+        Span(start, stop, round(sum(tokens.values()), 6), sorted(tokens, key=tokens.__getitem__, reverse=True))
         for (start, stop), tokens in sorted(by_word.items())
     ]
 
 
 def _word(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Widen a word piece to the run of letters and digits around it; other characters stay as they are."""
-    if text[start:stop].isalnum() and text[start:stop].isascii():
-        while start > 0 and text[start - 1].isalnum() and text[start - 1].isascii():
+    """Widen a word piece to the run of Latin letters and digits around it; other characters stay as they are."""
+    if text[start] in _INNER and text[stop - 1] in _INNER:
+        while start > 0 and text[start - 1] in _INNER:
             start -= 1
-        while stop < len(text) and text[stop].isalnum() and text[stop].isascii():
-            stop += 1
+        rest = _REST.match(text, stop)
+        stop = stop if rest is None else rest.end()
     return start, stop

@@ -150,20 +150,30 @@ class Arrays:
     path : Path
     trusted : bool
         This process has just written the file: what it summed then need not be summed again.
+    copied : bool
+        Read the file into memory and check all of it now: nothing that happens to it later matters then. A mapped file
+        that is cut short crashes its readers.
     """
 
-    def __init__(self, path: Path, *, trusted: bool = False) -> None:
+    def __init__(self, path: Path, *, trusted: bool = False, copied: bool = False) -> None:
         self.path = path
         self.trusted = trusted
         check_file(path)
+        self._file: _native.MappedFile | None = None
         try:
-            self._file = _native.MappedFile(path)  # unlike an mmap, it keeps no descriptor open
+            if copied:
+                self._bytes: NDArray[np.uint8] = np.fromfile(path, np.uint8)
+                self._bytes.flags.writeable = False
+            else:
+                self._file = _native.MappedFile(path)  # unlike an mmap, it keeps no descriptor open
+                self._bytes = self._file.view()
         except FileNotFoundError:
             raise CorruptIndexError(f"{path}: the file is missing") from None
         except ValueError:
             raise CorruptIndexError(f"{path}: the file is empty") from None
-        self._bytes: NDArray[np.uint8] = self._file.view()
         self._read_header()
+        if copied:
+            self.verify()
 
     def _read_header(self) -> None:
         view, size = self._bytes.data, len(self._bytes)
@@ -268,7 +278,8 @@ class Arrays:
 
     def release(self) -> None:
         """Give back the memory of what was read so far; it is read from the file again when asked for."""
-        self._file.release()
+        if self._file is not None:
+            self._file.release()
 
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():

@@ -121,6 +121,10 @@ def faults_named(folder: Path) -> Iterator[None]:
         raise
     except (sqlite3.ProgrammingError, sqlite3.NotSupportedError):
         raise  # ours: a closed database
+    except UnicodeEncodeError as error:
+        raise invalid("text", "an id, a filter or a query", "valid Unicode text", error.object) from None
+    except OverflowError:
+        raise invalid("number", "a filter", "an integer of 64 bits", "a larger one") from None
     except (sqlite3.Error, OSError) as error:
         code = primary_code(error) if isinstance(error, sqlite3.Error) else None
         if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):

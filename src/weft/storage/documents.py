@@ -20,7 +20,6 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "alignment": (str,),
 }
 _ALWAYS = ("dim", "bits", "encoder", "beta_d")
-MOST_DIGITS = 400
 DEEPEST = 100
 """Lists and objects in each other, in metadata: what any JSON reader can follow."""
 
@@ -36,11 +35,21 @@ def checked(given: Document | str) -> Document:
         except (UnicodeEncodeError, AttributeError):
             raise invalid(name, "Document", "valid Unicode text", getattr(document, name)) from None
     try:
-        if not isinstance(json.loads(json.dumps(dict(document.metadata), allow_nan=False)), dict):
-            raise TypeError
-    except (TypeError, ValueError) as error:
+        text = json.dumps(dict(document.metadata), allow_nan=False, ensure_ascii=False)
+        text.encode()
+        if text.count("[") + text.count("{") > DEEPEST and _depth(json.loads(text)) > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} lists and objects in each other")
+    except (TypeError, ValueError, RecursionError) as error:
         raise invalid("metadata", "Document", f"a JSON object ({error})", document.metadata) from None
     return document
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth
 
 
 def checked_settings(stored: dict[str, Any], file: Path) -> dict[str, Any]:

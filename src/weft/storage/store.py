@@ -52,8 +52,16 @@ class Store:
     weights = Renamed("salience_weighs")
 
     def __init__(
-        self, folder: Path, catalogue: Catalogue, *, merge: str = "background", on_damage: str = "raise"
+        self,
+        folder: Path,
+        catalogue: Catalogue,
+        *,
+        merge: str = "background",
+        on_damage: str = "raise",
+        verify: str = "when read",
     ) -> None:
+        if verify not in ("when read", "copy"):
+            raise invalid("verify", "open", '"when read" or "copy"', verify)
         if on_damage not in ("raise", "skip"):
             raise invalid("on_damage", "open", '"raise" or "skip"', on_damage)
         settings = checked_settings(catalogue.settings(), catalogue.file)
@@ -66,7 +74,7 @@ class Store:
         self.reads: bool = settings.get("reading", True)
         self.model: str = settings.get("model", "")
         self.merging = Merger(self, merge)
-        self._views = Views(folder, catalogue, skips=on_damage == "skip")
+        self._views = Views(folder, catalogue, skips=on_damage == "skip", copies=verify == "copy")
         self._write_guard = threading.RLock()
         self._lock: WriterLock | None = None
         self._own: Catalogue | None = None  # the writer's connection
@@ -164,6 +172,7 @@ class Store:
         dim: int | None = None,
         merge: str = "background",
         on_damage: str = "raise",
+        verify: str = "when read",
     ) -> Self:
         """Open an existing index.
 
@@ -178,6 +187,10 @@ class Store:
         on_damage : {"raise", "skip"}
             What to do about damaged segments: raise when one is read, or read every byte when the index is opened, and
             search without those that are damaged; rankings then say how many documents are missing (`Ranking.missing`).
+        verify : {"when read", "copy"}
+            Map segments and check their bytes when they are first read; or copy them into memory and check them when
+            the index is opened, for folders that others may write: a mapped file that is changed later is not noticed,
+            and one that is cut short crashes the process.
         """
         folder = Path(folder)
         mark = last_mark(folder)  # before the catalogue is read, which may have moved on then, but never back
@@ -188,7 +201,7 @@ class Store:
                     f"{catalogue.file}: damaged: commits {catalogue.generation() + 1} to {mark} are missing; "
                     "`weft repair` accepts what is left"
                 )
-            store = cls(folder, catalogue, merge=merge, on_damage=on_damage)
+            store = cls(folder, catalogue, merge=merge, on_damage=on_damage, verify=verify)
         except BaseException:
             catalogue.close()
             raise

@@ -77,9 +77,9 @@ class _Held(NamedTuple):
 class Views:
     """The readers' side of a store."""
 
-    def __init__(self, folder: Path, catalogue: Catalogue, *, skips: bool = False) -> None:
+    def __init__(self, folder: Path, catalogue: Catalogue, *, skips: bool = False, copies: bool = False) -> None:
         self.folder = folder
-        self._skips = skips
+        self._skips, self._copies = skips, copies
         self._damaged: dict[int, SegmentRow] = {}
         self._pool = [catalogue]
         self._pool_guard = threading.Lock()
@@ -211,7 +211,7 @@ class Views:
         Its first search, which may come a moment after the commit, then finds it open and ready, and does not sum
         bytes that were summed while they were written.
         """
-        segment = open_segment(path, trusted=True)
+        segment = open_segment(path, trusted=True, copied=self._copies)
         segment.warm()
         self._adopted[path.name] = segment
 
@@ -255,7 +255,7 @@ class Views:
         """Open a segment that the catalogue names, if it is the one that is meant."""
         segment = self._adopted.pop(row.file, None)
         if segment is None:
-            segment = open_segment(self.folder / SEGMENTS / row.file)
+            segment = open_segment(self.folder / SEGMENTS / row.file, copied=self._copies)
         segment.first = row.first
         if (len(segment), segment.n_tokens) != (row.documents, row.tokens):
             raise CorruptIndexError(f"{segment.path}: damaged: it is not the one that the catalogue names")

@@ -13,7 +13,7 @@ from weft.encoders import Encoder
 from weft.encoders.loading import model_reference
 from weft.errors import DataError, IndexStateError, InvalidParameterError, invalid
 from weft.explain.reading import explain_result
-from weft.explain.snippet import Fragment, snippet
+from weft.explain.snippet import Fragment, fragments, snippet
 from weft.ingest import own_metadata, whole
 from weft.search import Answer, Index, Searcher
 from weft.search.encoder_of import check_encoder, load_encoder
@@ -245,10 +245,17 @@ class TextIndex(Writing, Asynchronous):
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
         return self.searcher.search(queries, k, **options)
 
-    def snippet(self, answer: Answer, document: Document, **options: Unpack[VectorOptions]) -> list[Fragment]:
-        """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it."""
+    def snippet(
+        self, answer: Answer, document: Document, *, width: int | None = 240, **options: Unpack[VectorOptions]
+    ) -> list[Fragment]:
+        """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it.
+
+        About `width` characters as one line; None: all of it, as it is.
+        """
         why = self.explain_answer(answer, document.id, **options) if answer.behind(document.id) else None
-        return [Fragment(document.text[:240], 0.0)] if why is None else snippet(why)
+        if why is None:
+            return [Fragment(document.text[:width], 0.0)]
+        return fragments(why) if width is None else snippet(why, width)
 
     def explain(
         self,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from weft.analysis.base import Experiment, Outcome
-from weft.analysis.counting import SearchCounter, colbert_flops, count_scoring, xtr_flops
+from weft.analysis.counting import SearchCounter, colbert_bytes, colbert_flops, count_scoring, xtr_bytes, xtr_flops
 from weft.analysis.estimates import Interval, estimate
 from weft.analysis.experiments.common import measured_on
 from weft.analysis.lab import Lab, Model
@@ -63,6 +63,20 @@ class Flops(Experiment):
         note = ", ".join(f"{name} = {value:g}" for name, value in PAPER.items()) + f"; a factor of {worst / few:,.0f}."
         columns = ["scoring", "operations a query", "computed", "in the paper"]
         outcome.tables.append(Table("formula", "Table 1, the paper's setting", columns, formula, note))
+        n, m, d = PAPER["n"], PAPER["m"], PAPER["d"]
+        loaded: list[list[Cell]] = [
+            [f"{k:,}", colbert_bytes(n, k, m, d) / 1e6, "450" if k == 1000 else None, xtr_bytes(n, k) / 1e6]
+            for k in (100, 1000)
+        ]
+        outcome.tables.append(
+            Table(
+                "formula-bytes",
+                "Appendix B, the paper's setting: megabytes that scoring loads for a query",
+                ["k′", "f_ColBERT: 4n·k′·m̄·d", "in the paper", "f_XTR′: 8n·k′"],
+                loaded,
+                "Vectors of all candidates in float32, against a similarity and a document's number a retrieved token.",
+            )
+        )
         rows: list[list[Cell]] = []
         stages: dict[str, dict[str, Interval]] = {}
         parts = {pool.name: lab.encoded(model, pool) for pool in lab.pools}

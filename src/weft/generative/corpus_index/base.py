@@ -301,7 +301,7 @@ class NGramIndex(ABC):
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise invalid("limit", "NGramIndex.locate", "None or an integer >= 0", limit)
-        most = -1 if limit is None else limit
+        most = -1 if limit is None else min(limit, 2**62)  # native code counts in 64 bits
         return Occurrences(*self._native.locate(states.low, states.high, states.depth, most))
 
     def read(self, documents: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

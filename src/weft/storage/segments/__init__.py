@@ -15,13 +15,13 @@ from weft.storage.validation import check_kinds
 __all__ = ["Allowed", "Bar", "Effort", "Found", "Plan", "Segment", "StoredTokens", "Terms", "in_parts", "open_segment"]
 
 
-def open_segment(path: Path, first: int = 0, *, trusted: bool = False) -> Segment:
+def open_segment(path: Path, first: int = 0, *, trusted: bool = False, copied: bool = False) -> Segment:
     """Open a segment of any kind.
 
     `first` is the number of its first document, unless it lists their numbers; `trusted` says that this process has
-    just written it.
+    just written it; `copied` reads it into memory instead of mapping it.
     """
-    stored = Arrays(path, trusted=trusted)
+    stored = Arrays(path, trusted=trusted, copied=copied)
     check_kinds(stored)
     codec = codec_of(stored)
     return FlatSegment(stored, first) if codec is None else CodedSegment(stored, codec, first)

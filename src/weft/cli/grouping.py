@@ -1,0 +1,103 @@
+"""Results as people read them: documents, each with its best passages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.storage.families import parent_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.explain.snippet import Fragment
+    from weft.types import Document, Result
+
+PASSAGES = 3
+"""Passages of a document that are shown at the most."""
+DEPTH = 4
+"""How many times more passages than documents are looked for: some documents have several of the best."""
+
+
+class Shown(NamedTuple):
+    """A passage that was found, and what to show of it."""
+
+    result: Result
+    document: Document
+    fragments: Callable[[], Sequence[Fragment]]
+    """Called for what is shown only: each takes an explanation."""
+    note: str = ""
+    """What its score is made of."""
+
+
+@dataclass
+class Group:
+    """A document with its best passages, the best first."""
+
+    id: str
+    title: str
+    passages: list[Shown] = field(default_factory=list)
+
+    @property
+    def score(self) -> float:
+        """The score of its best passage."""
+        return self.passages[0].result.score
+
+
+def grouped(found: Iterator[Shown], k: int, by_document: bool = True) -> list[Group]:
+    """Put passages of one document together: k documents at the most, in the order of their best passages."""
+    groups: dict[str, Group] = {}
+    for shown in found:
+        name = (parent_of(shown.document) if by_document else None) or shown.result.id
+        if name not in groups:
+            if len(groups) == k:
+                continue
+            title = shown.document.metadata.get("title")
+            groups[name] = Group(name, title if isinstance(title, str) else "")
+        if len(groups[name].passages) < PASSAGES:
+            groups[name].passages.append(shown)
+    return list(groups.values())
+
+
+def place(document: Document) -> str:
+    """Say where a passage stands in its file.
+
+    Examples
+    --------
+    >>> from weft.types import Document
+    >>> place(Document("a", "", {"page": 3, "line": 12, "heading": "Foxes"}))
+    'page 3, line 12, Foxes'
+    """
+    known = document.metadata
+    parts = [f"{key} {known[key]}" for key in ("page", "line") if isinstance(known.get(key), int)]
+    heading = known.get("heading")
+    return ", ".join([*parts, *([heading] if isinstance(heading, str) and heading else [])])
+
+
+def print_groups(groups: Sequence[Group], out: Console) -> None:
+    """Print documents for people, each with the parts of its text that counted."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from weft.explain.printable import printable_line
+    from weft.explain.terminal import highlighted
+
+    if not groups:
+        out.print(Text("nothing found", "dim"))
+    for rank, group in enumerate(groups, 1):
+        line = Text()
+        line.append(f"{rank:>2}. ", "dim")
+        line.append(printable_line(group.id), "bold")
+        line.append(f"  {group.score:.4f}", "cyan")
+        if group.passages[0].note:
+            line.append(f" = {group.passages[0].note}", "dim")
+        if group.title:
+            line.append(f"  {printable_line(group.title)}", "dim")
+        out.print(line, overflow="fold")
+        for shown in group.passages:
+            where = printable_line(place(shown.document))
+            if where:
+                out.print(Text(f"    {where}", "dim"), overflow="fold")
+            if shown.document.text.strip():
+                out.print(Padding(highlighted(shown.fragments()), (0, 0, 0, 4), expand=False))

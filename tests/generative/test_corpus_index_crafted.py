@@ -1,0 +1,49 @@
+"""Corpus indexes that someone crafted, with right checksums, and arguments beyond what 64 bits hold."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft-search[generative]'")
+
+from storage.crafted import reheader
+from weft import _native
+from weft.errors import CorruptIndexError
+from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
+
+DOCUMENTS = [[1, 2, 3, 1, 2], [2, 2, 9], [4, 1, 2]]
+
+
+def build(form):
+    return form.build(DOCUMENTS, ["a", "b", "c"], vocabulary=20)
+
+
+@pytest.mark.parametrize("form", [TokenTextIndex, FMIndex])
+@pytest.mark.parametrize("limit", [3, 2**31, 2**62, 2**63 - 1, 2**64])
+def test_no_limit_is_too_large(form, limit):
+    index = build(form)
+    states = index.find([[1, 2]])
+    assert index.locate(states, limit=limit)[0].tolist() == index.locate(states)[0].tolist() == [0, 3]
+
+
+def use(path):
+    with NGramIndex.open(path) as index:
+        index.check()
+        index.locate(index.find([[1, 2]]))
+
+
+@pytest.mark.parametrize("name", ["rate", "origin"])
+@pytest.mark.parametrize("value", [2**62, 2**64, -1, 1.5, "x", None])
+def test_numbers_that_would_never_end(tmp_path, name, value):
+    path = tmp_path / "corpus.tokens"
+    build(FMIndex).save(path)
+    reheader(path, lambda header: header["info"].update({name: value}))
+    with pytest.raises(CorruptIndexError):
+        use(path)
+
+
+def test_a_state_as_deep_as_can_be():
+    index = build(FMIndex)
+    low, high = np.array([0]), np.array([1])
+    with pytest.raises(ValueError, match="tokens"):
+        index._native.advance(low, high, np.array([2**31 - 1], np.int32), None, np.array([1], np.int32))
+    assert _native.CorpusIndex is type(index._native)

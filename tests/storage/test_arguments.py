@@ -1,0 +1,185 @@
+"""Arguments at the edge of what computers can hold: one line that says what is wrong, never a raw error."""
+
+import contextlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft import Document, Index, TokenVectors, WeftError
+from weft.errors import CheckpointError, InvalidParameterError
+from weft.search.encoder_of import load_encoder
+from weft.search.lexical import search_lexical
+from weft.storage.filters import parse
+
+DIM = 4
+QUERY = np.ones((2, DIM), np.float32)
+
+
+def tokens(count=1):
+    return TokenVectors.from_list([np.full((2, DIM), n + 1, np.float32) for n in range(count)])
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    with Index.create(tmp_path_factory.mktemp("arguments") / "i.weft", DIM, merge="off") as index:
+        index.add([Document(f"d{n}", f"text {n}", {"n": n}) for n in range(5)], tokens(5))
+        yield index
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a": nested(990)},
+        {"a": nested(100_000)},
+        {"a": nested(150)},
+        {"a": 10**5000},
+        {"a": "\ud800"},
+        {"\udfff": 1},
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {"a": b"bytes"},
+        {"a": {1, 2}},
+        {(1, 2): 3},
+    ],
+)
+def test_metadata(index, metadata):
+    with pytest.raises(InvalidParameterError, match="'metadata' parameter of Document") as error:
+        index.add([Document("x", "", metadata)], tokens())
+    assert len(str(error.value)) < 1000
+    str(error.value).encode()
+
+
+def test_metadata_that_are_deep_but_not_too_deep(index):
+    metadata = {"a": nested(90), "b": 10**400, "brackets": "[{" * 500}
+    index.add([Document("deep", "", metadata)], tokens())
+    assert index.get("deep").metadata == metadata
+    assert "deep" in index.matching("b > 5")
+    index.delete("deep")
+
+
+@pytest.mark.parametrize("name", ["k", "n_probe", "refine", "k_prime", "threads"])
+@pytest.mark.parametrize("value", [2**31, 2**63, 2**64, 10**30, 0, -1, 1.5, float("inf"), "3", None, True])
+def test_counts(index, name, value):
+    if value is None and name not in ("k", "threads"):
+        assert index.search(QUERY, **{name: None})
+        return
+    with pytest.raises(InvalidParameterError, match=f"'{name}' parameter"):
+        index.search(QUERY, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["k", "n_probe", "refine", "k_prime"])
+def test_the_largest_counts(index, name):
+    assert len(index.search(QUERY, **{name: 2**31 - 1})[0]) == 5
+
+
+@pytest.mark.parametrize("alignment", [f"xtr:{2**63}", f"xtr:{10**30}", f"top-k:{2**63}", "top-k:-1", "top-p:nan"])
+def test_alignments(index, alignment):
+    with contextlib.suppress(WeftError):
+        index.search(QUERY, alignment=alignment)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [[[1.0, 2.0, 3.0, 4.0], [1.0]], [[]], [], 7, "text", [["a"] * DIM], [[None] * DIM], np.full((2, DIM), np.nan),
+     np.ones((2, DIM), complex), np.ones((2, DIM), object), np.ones((2, 2, DIM)), np.ones((2, DIM + 1))],
+)  # fmt: skip
+def test_queries(index, query):
+    with pytest.raises(WeftError):
+        index.search(query)
+
+
+HALF = "half a character: \ud800"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda index: index.get(HALF),
+        lambda index: HALF in index,
+        lambda index: index.vectors(HALF),
+        lambda index: index.delete(HALF),
+        lambda index: index.matching(f'n == "{HALF}"'),
+        lambda index: index.search(QUERY, among=[HALF]),
+        lambda index: index.add([Document(HALF)], tokens()),
+        lambda index: index.add([Document("x", HALF)], tokens()),
+    ],
+)
+def test_half_a_character(index, use):
+    with pytest.raises(WeftError, match="Unicode"):
+        use(index)
+    assert len(index) == 5
+    assert search_lexical(index, HALF).ids == ()
+
+
+def test_numbers_in_filters(index):
+    for text in (f"n == {2**63}", f"n < {10**400}", f"n in [{2**64}]", "n > 1e400"):
+        with contextlib.suppress(WeftError):
+            index.matching(text)
+
+
+def test_filters_without_end(index):
+    for text in ("(" * 5000 + "n == 1" + ")" * 5000, " and ".join(["n == 1"] * 5000), "not " * 5000 + "n == 1"):
+        with contextlib.suppress(WeftError):
+            index.matching(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_as_a_filter(text):
+    try:
+        parse(text)
+    except WeftError:
+        return
+
+
+@given(st.text(alphabet="ns()[]\"'=!<>&|~,. 1-andortimesg@\\#\ud800\0", max_size=40))
+def test_any_signs_as_a_filter(index, text):
+    try:
+        index.matching(text)
+    except WeftError:
+        return
+
+
+@pytest.mark.parametrize("dim", [float("inf"), 0, -1, 65537, True, "8", None, 2**63])
+def test_dimensions(tmp_path, dim):
+    with pytest.raises(InvalidParameterError, match="dim"):
+        Index.create(tmp_path / "i.weft", dim)
+
+
+def test_a_model_that_only_the_index_names_is_not_fetched(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    asked = []
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda _, name, **__: asked.append(name))
+    with Index.create(tmp_path / "i.weft", DIM, model="someone/evil") as index:
+        with pytest.raises(CheckpointError, match=r"the model of the index at .*which was not asked.*--model"):
+            load_encoder(index)
+        assert asked == []
+        with pytest.raises(CheckpointError):
+            load_encoder(index, "someone/evil")  # the user said so
+        assert asked == ["someone/evil"]
+
+
+def test_the_command_does_not_ask_a_hub(tmp_path):
+    Index.create(tmp_path / "i.weft", DIM, model="someone/evil").close()
+    script = (
+        "import sys, socket\n"
+        "def refuse(*_): print('CONNECTED'); raise OSError\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "from weft.cli.main import main\n"
+        "sys.exit(main(['search', sys.argv[1], 'anything']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, tmp_path / "i.weft"], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "CONNECTED" not in ended.stdout
+    assert "the model of the index" in ended.stderr
