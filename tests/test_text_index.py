@@ -86,7 +86,7 @@ def test_passages_have_names_that_no_document_can_have(notes):
     assert [passage.id for passage in notes.family("page")] == ["page##0", "page##1", "page##2"]
     assert notes.delete("page") == 3
     assert all(f"page#{n}" in notes for n in range(3))
-    with pytest.raises(InvalidParameterError, match="how passages are named. Got 'page##0' instead"):
+    with pytest.raises(InvalidParameterError, match=r"how passages are named\. Got 'page##0' instead"):
         notes.add({"page##0": "the lazy dog"})
 
 
@@ -171,9 +171,9 @@ class TestOpening:
         notes.close()
         loaded, real = [], weft.Encoder.load
 
-        def load(*arguments):
+        def load(*arguments, **options):
             loaded.append(arguments)
-            return real(*arguments)
+            return real(*arguments, **options)
 
         monkeypatch.setattr(weft.Encoder, "load", load)
         with weft.TextIndex.open(tmp_path / "n.weft", lock=True) as again:

@@ -52,3 +52,11 @@ def test_context_and_full(notes, model, run):
     assert "…" in run("search", "l.weft", "lazy dog", "--context", "30")[1]
     _, out, _ = run("search", "l.weft", "lazy dog", "--full")
     assert [line[4:].rstrip() for line in out.splitlines()[1:]] == long.split("\n")
+
+
+def test_a_filter_on_a_field_that_no_document_has(animals, run):
+    code, _, err = run("search", "n.weft", "dog", "--filter", 'pth == "x" and title exists')
+    assert (code, err) == (0, "weft: no document has the field pth: did you mean path?\n")
+    assert run("search", "n.weft", "dog", "--filter", 'path == "x"')[2] == ""
+    assert run("search", "n.weft", "dog", "--filter", "not yeer exists")[2] == ""  # it finds all there is
+    assert "no document has the field a.b\n" in run("delete", "n.weft", "--filter", "a.b == 1")[2]

@@ -1,6 +1,7 @@
 """What people see: the terminal and the page, hostile text included."""
 
 import io
+import json
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -118,6 +119,28 @@ def test_pointing_at_a_word_in_a_browser(tmp_path):
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     (body,) = [dict(a[1:] for a in Page(dom).attributes if a[0] == "body")]
     assert body == {"data-on": "Mars0.60,red0.90", "data-back": "0", "data-rows": "1"}
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium: apt-get install chromium")
+@pytest.mark.parametrize("width", [320, 390])
+def test_the_page_fits_a_phone(tmp_path, width):
+    inner = to_html([explanation(id="a-file-with-a-very-long-name-that-cannot-be-broken/" * 3)])
+    source = json.dumps(inner).replace("</", "<\\/")  # which would end the script
+    outer = f"""<!doctype html><body><script>
+      const frame = document.createElement("iframe");
+      frame.width = {width}; frame.height = 800; frame.srcdoc = {source};
+      frame.onload = () => {{
+        const page = frame.contentDocument.documentElement;
+        document.body.dataset.fits = page.scrollWidth <= page.clientWidth;
+        document.body.dataset.widths = [page.scrollWidth, page.clientWidth].join(" ");
+      }};
+      document.body.append(frame);
+    </script></body>"""
+    (tmp_path / "page.html").write_text(outer)
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --dump-dom"
+    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path}/profile", (tmp_path / "page.html").as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert 'data-fits="true"' in dom, dom[:300]
 
 
 def shown(what, **options):

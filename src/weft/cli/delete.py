@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.opening import IndexPath, Json, for_stdout
+from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, invalid
 from weft.text_index import TextIndex
 
@@ -33,7 +34,10 @@ def delete(
                 raise DataError(f"no document {name!r} in {index}: nothing was deleted")
             doomed.update(dict.fromkeys(member.id for member in members))
         if where is not None:
-            doomed.update(dict.fromkeys(opened.matching(where)))
+            found = opened.matching(where)
+            doomed.update(dict.fromkeys(found))
+            if not found:
+                warn_of_unknown_fields(opened, where)
         count = len(doomed) if dry_run else opened.index.delete(list(doomed))
     if as_json:
         typer.echo(json.dumps({"deleted": count, "ids": list(doomed), "dry_run": dry_run}, ensure_ascii=False))

@@ -32,6 +32,7 @@ from weft.cli.answers import (
     readable,
 )
 from weft.cli.opening import IndexPath, Json, Model, shown
+from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, WeftError
 from weft.text_index import TextIndex
 
@@ -94,6 +95,8 @@ def search(
             part = asked[start : start + _AT_ONCE]
             with opened.view():
                 answers = opened.answers([q.text for q in part], settings.depth, **settings.searched)
+                if not any(len(answer.ranking) for answer in answers) and start == 0:
+                    warn_of_unknown_fields(opened, filter_)
                 for one, answer in zip(part, answers, strict=True):
                     if json_:
                         typer.echo(as_json(opened, answer, settings, one.id))
