@@ -21,7 +21,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-faults lint format bench docs clean
+.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-fuzz test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -115,7 +115,12 @@ test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and U
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 HYPOTHESIS_PROFILE=few \
 		$(ASAN)/bin/python -m pytest -n 2 -q -m "not torch and not slow" tests/native/test_engine.py tests/native/test_engine_arguments.py tests/native/test_mapped_file.py tests/native/test_constants.py \
 		tests/native/test_kernels.py tests/storage/test_segment.py tests/search/test_coded.py \
-		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py
+		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py \
+		tests/storage/test_crafted.py tests/generative/test_corpus_index_crafted.py
+
+test-fuzz: $(VENV)/.ready  ## anything as a segment, a corpus index, a filter, a query: a few minutes
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 -q -k "test_any" tests/storage/test_crafted.py tests/storage/test_arguments.py \
+		tests/generative/test_corpus_index_crafted.py
 
 test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults

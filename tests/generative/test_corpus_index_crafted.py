@@ -1,13 +1,17 @@
 """Corpus indexes that someone crafted, with right checksums, and arguments beyond what 64 bits hold."""
 
+import contextlib
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip install 'weft-search[generative]'")
 
-from storage.crafted import reheader
+from storage.crafted import reheader, rewrite
 from weft import _native
-from weft.errors import CorruptIndexError
+from weft.errors import CorruptIndexError, WeftError
 from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
 
 DOCUMENTS = [[1, 2, 3, 1, 2], [2, 2, 9], [4, 1, 2]]
@@ -29,6 +33,8 @@ def use(path):
     with NGramIndex.open(path) as index:
         index.check()
         index.locate(index.find([[1, 2]]))
+        index.continuations(index.find([[1], [2, 2]]))
+        index.read(range(len(index)))
 
 
 @pytest.mark.parametrize("name", ["rate", "origin"])
@@ -38,6 +44,28 @@ def test_numbers_that_would_never_end(tmp_path, name, value):
     build(FMIndex).save(path)
     reheader(path, lambda header: header["info"].update({name: value}))
     with pytest.raises(CorruptIndexError):
+        use(path)
+
+
+@given(data=st.data())
+def test_any_number_anywhere(tmp_path_factory, data):
+    """A corpus index whose arrays hold anything answers, or is refused by one of our errors."""
+    path = tmp_path_factory.mktemp("any") / "corpus.tokens"
+    build(data.draw(st.sampled_from([TokenTextIndex, FMIndex]))).save(path)
+
+    def change(stored, _):
+        for _ in range(data.draw(st.integers(1, 3))):
+            name = data.draw(st.sampled_from(sorted(stored)))
+            flat = stored[name].reshape(-1)
+            if len(flat) and data.draw(st.booleans()):
+                limits = np.iinfo(flat.dtype)
+                values = [0, 1, 2, limits.max, limits.min]
+                flat[data.draw(st.integers(0, len(flat) - 1))] = data.draw(st.sampled_from(values))
+            else:
+                stored[name] = stored[name][: data.draw(st.integers(0, len(stored[name])))]
+
+    rewrite(path, change)
+    with contextlib.suppress(WeftError):
         use(path)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from weft import Document, Index, TokenVectors, WeftError
 from weft.errors import CheckpointError, InvalidParameterError
@@ -148,6 +149,19 @@ def test_any_signs_as_a_filter(index, text):
         index.matching(text)
     except WeftError:
         return
+
+
+ARRAYS = arrays(
+    st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.uint8, np.complex64, np.bool_, "U3"]),
+    array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@given(ARRAYS, st.sampled_from(["sum-of-max", "top-k:2", "xtr:5"]), st.booleans())
+def test_any_array_as_a_query(index, query, alignment, exact):
+    with contextlib.suppress(WeftError):
+        assert len(index.search(query, alignment=alignment, exact=exact)[0]) <= 5
 
 
 @pytest.mark.parametrize("dim", [float("inf"), 0, -1, 65537, True, "8", None, 2**63])

@@ -247,7 +247,10 @@ class NGramIndex(ABC):
     def ids(self) -> tuple[str, ...]:
         """The documents' ids, by number."""
         self._native  # noqa: B018
-        return tuple(unpack_ids(self._arrays["id_bytes"], self._arrays["id_offsets"]))
+        try:
+            return tuple(unpack_ids(self._arrays["id_bytes"], self._arrays["id_offsets"]))
+        except UnicodeDecodeError:
+            raise CorruptIndexError(f"{self._name}: damaged: ids of documents; build the corpus index again") from None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} documents, {self.n_tokens} tokens, {self.nbytes} bytes)"
@@ -302,7 +305,10 @@ class NGramIndex(ABC):
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise invalid("limit", "NGramIndex.locate", "None or an integer >= 0", limit)
         most = -1 if limit is None else min(limit, 2**62)  # native code counts in 64 bits
-        return Occurrences(*self._native.locate(states.low, states.high, states.depth, most))
+        try:
+            return Occurrences(*self._native.locate(states.low, states.high, states.depth, most))
+        except ValueError as error:  # the states are those of an index: what they lead to does not fit
+            raise CorruptIndexError(f"{self._name}: damaged: {error}; build the corpus index again") from None
 
     def read(self, documents: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return offsets and tokens of documents, by number; -1 stands for a token that broke the text."""
