@@ -29,7 +29,9 @@ def test_codebooks_explain_what_they_were_trained_on():
     rng = np.random.default_rng(0)
     centres = rng.integers(-40, 41, (8, 16, 4))
     numbers = rng.integers(0, 16, (4000, 8))
-    residuals = np.rint(centres[np.arange(8), numbers] + rng.standard_normal((4000, 8, 4))).reshape(4000, 32).astype(int)
+    residuals = (
+        np.rint(centres[np.arange(8), numbers] + rng.standard_normal((4000, 8, 4))).reshape(4000, 32).astype(int)
+    )
     cells = np.full((1, 32), 128, np.uint8)
     codes, of_cells = (128 + residuals).astype(np.uint8), np.zeros(4000, np.int64)
     codebooks = sketch.train(codes, of_cells, cells)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.storage.arrays import Arrays, Streamed, write_arrays
 from weft.storage.codecs import clustering, sketch
-from weft.storage.codecs.base import Bytes, Codebook, Codec, Columns, Made
+from weft.storage.codecs.base import Codebook, Codec, Columns, Made
+from weft.storage.codecs.clustering import Bytes
 
 
 class ByteCodec(Codec):

@@ -34,7 +34,8 @@ def train(codes: Bytes, of_cells: NDArray[np.int64], cells: Bytes) -> NDArray[np
     """Return codebooks (dim / 4, 16, 4) for what cells leave of byte codes (n, dim), n not 0."""
     some = np.random.default_rng(0).integers(0, len(codes), ENTRIES)
     residuals = codes[some].astype(np.int16) - cells[of_cells[some]]
-    books = np.clip(residuals, -127, 127).astype(np.int8).reshape(ENTRIES, -1, SUB_VECTOR).transpose(1, 0, 2).copy()
+    entries = np.clip(residuals, -127, 127).astype(np.int8).reshape(ENTRIES, -1, SUB_VECTOR)
+    books: NDArray[np.int8] = entries.transpose(1, 0, 2).copy()
     _native.improve_codebooks(codes, cells, of_cells.astype(np.int32), books, ROUNDS)
     return books
 
