@@ -87,7 +87,7 @@ def test_a_body_of_300_megabytes(hasty):
     part = b"x" * MEGABYTE
     head = f"{HEAD}content-length: {300 * MEGABYTE}\r\n\r\n".encode()
     said = talk(hasty, head, (part for _ in range(300)))
-    assert said.startswith((b"HTTP/1.1 413 ", b""))  # a client that does not stop sending may miss the answer
+    assert said == b"" or said.startswith(b"HTTP/1.1 413 ")  # a client that does not stop sending may miss the answer
     assert talk(hasty, head).startswith(b"HTTP/1.1 413 ")  # one that waits hears it at once
     assert hasty.memory - before < 32 * MEGABYTE
 
