@@ -138,13 +138,13 @@ public:
     }
 
     auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience,
-              const Optional<Input<float, 1>>& missing) const {
+              const Optional<Input<float, 1>>& missing, float least) const {
         if (missing) {
             require(missing->shape(0) == query.shape(0), "missing must have an entry per query token");
             for (size_t i = 0; i < missing->shape(0); ++i) require(std::isfinite(missing->data()[i]), "missing must be finite");
         }
         weft::BestDocuments found =
-            ranked(weft::best_documents, query, listed, {patience, keep, missing ? missing->data() : nullptr});
+            ranked(weft::best_documents, query, listed, {patience, keep, missing ? missing->data() : nullptr, least});
         const auto [documents, scores] = columns(found.documents);
         const size_t rows = found.documents.size(), width = query.shape(0);
         return nb::make_tuple(documents, scores, found.error, to_numpy(std::move(found.tokens), rows, width),
@@ -339,7 +339,8 @@ void bind_engine(nb::module_& module) {
         .def("probe", &Engine::probe, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
              "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none())
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
-        .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none())
+        .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none(),
+             "least"_a = -INFINITY)
         .def("score", &Engine::score, "query"_a, "listed"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);
 }

@@ -59,7 +59,7 @@ private:
 };
 
 // So few documents are sketched one and all even under a bar: probing would cost more.
-constexpr int64_t kFew = 448;
+constexpr int64_t kFew = 192;
 constexpr int64_t kAlways = 6;
 
 bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {

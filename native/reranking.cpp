@@ -233,10 +233,14 @@ void score_codes(const ByteKernels& kernels, const CodedSegment& data, const flo
     for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c], counting.data(), similarities.data());
 }
 
+// What an integer score is off at the most, of what it can be off: errors of many coordinates cancel.
+constexpr float kOff = 0.25f;
+
 BestDocuments best_documents(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens,
                              const int32_t* listed, int64_t count, const Rerank& settings) {
     const ByteQuery bytes(query, tokens, data.dim, data.norm, false);
     Reranked found = rerank(kernels, data, bytes, listed, count, settings);
+    while (!found.documents.empty() && found.documents.back().score + kOff * found.error < settings.least) found.documents.pop_back();
     const size_t kept = found.documents.size(), width = static_cast<size_t>(tokens);
     Scorer scorer(kernels, data, query, bytes, settings.missing);
     std::vector<int32_t> counting(kept * width);

@@ -160,6 +160,7 @@ class Engine:
         keep: int,
         patience: int,
         missing: NDArray[np.float32] | None = None,  # (query tokens,) what each counts at the least
+        least: float = ...,  # documents that all but surely score less are left out
     ) -> tuple[
         NDArray[np.int32],  # (kept,): documents, best first, ties by document
         NDArray[np.float32],  # (kept,): float32 of the sum, in double precision, of the row of similarities

@@ -39,9 +39,9 @@ SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
 """Where they have none, this many times as many as by default must be scored in full for the same recall."""
-LEAST_CELLS = 6
-LEAST_K_PRIME = 256
-LEAST_CANDIDATES = 6
+LEAST_CELLS = 10
+LEAST_K_PRIME = 512
+LEAST_CANDIDATES = 15
 """So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: it may hold
 all that a query is about."""
 WIDEST = 8
@@ -226,7 +226,7 @@ class CodedSegment(Segment):
             return self._search_exactly(query, rotated, plan, allowed)
         listed = self.probe(rotated, plan, plan.effort, allowed, bar)
         if plan.missing is not None or self._summed(query, plan):
-            return self._search_sums(rotated, plan, listed)
+            return self._search_sums(rotated, plan, listed, bar)
         best, _, _ = self.rerank(rotated, listed, max(10 * plan.k, 100))
         return self._refine(query, plan, best, np.inf)
 
@@ -234,11 +234,12 @@ class CodedSegment(Segment):
         """Whether scores are sums of maxima, which the engine computes."""
         return isinstance(plan.alignment, SumOfMax) and query.salience is None and not self.salient
 
-    def _search_sums(self, rotated: Floats, plan: Plan, listed: NDArray[np.int32]) -> Found:
+    def _search_sums(self, rotated: Floats, plan: Plan, listed: NDArray[np.int32], bar: Bar) -> Found:
         """Score by the engine; its scores are the sums of the pairs that it returns."""
         self._verify_documents("codes", listed)
-        best, scores, _, tokens, similarity = self._engine.best(rotated, listed, plan.wanted, 0, plan.missing)
         z = plan.z(len(rotated))
+        least = bar.score(plan.wanted) * z
+        best, scores, _, tokens, similarity = self._engine.best(rotated, listed, plan.wanted, 0, plan.missing, least)
         if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
             found = (tokens >= 0).any(axis=1)
             best, scores, tokens, similarity = best[found], scores[found], tokens[found], similarity[found]

@@ -60,6 +60,16 @@ class Bar:
     """(n,) what each query token counts where a document has no token at a centroid probed"""
     rotated: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     """The query in the space of codes, by the rotation's checksum: most segments share it"""
+    best: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    """The best scores so far, ascending"""
+
+    def saw(self, scores: NDArray[np.float32], wanted: int) -> None:
+        """Take note of what a segment found."""
+        self.best = np.sort(np.concatenate([self.best, scores]))[-wanted:]
+
+    def score(self, wanted: int) -> float:
+        """Return the score that a document must reach to be among so many."""
+        return float(self.best[0]) if len(self.best) == wanted else -np.inf
 
 
 @dataclass(frozen=True, eq=False)
