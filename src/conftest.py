@@ -3,7 +3,7 @@
 import importlib.util
 
 NEED_TORCH = (
-    "beam", "checkpoints", "methods", "model", "multivector", "nonparametric", "pawa", "relevance", "reranking",
+    "beam", "checkpoints", "decoder", "explaining", "methods", "model", "multivector", "nonparametric", "pawa", "relevance", "reranking",
     "retriever", "run", "start",
 )  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""

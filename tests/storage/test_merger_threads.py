@@ -197,6 +197,6 @@ class TestThreads:
             index.add(named(0, 3), made(0, 3))
             real, times = index._views._state, iter(range(50))
             monkeypatch.setattr(
-                index._views, "_state", lambda *arguments: None if next(times) < 20 else real(*arguments)
+                index._views, "_state", lambda *args, **kwargs: None if next(times) < 20 else real(*args, **kwargs)
             )
             assert len(index) == 3

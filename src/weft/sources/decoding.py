@@ -37,8 +37,8 @@ def decode(data: bytes) -> str:
     --------
     >>> decode("café".encode()), decode("café".encode("cp1252")), decode("café".encode("utf-16"))
     ('café', 'café', 'café')
-    >>> decode("Марс называют красной планетой".encode("koi8-r"))
-    'Марс называют красной планетой'
+    >>> decode("Марс называют красной планетой из-за окиси железа на его поверхности".encode("koi8-r"))
+    'Марс называют красной планетой из-за окиси железа на его поверхности'
     """
     for mark, encoding in _BOMS:
         if data.startswith(mark):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from weft.errors import CorruptIndexError, IndexLockedError
 from weft.storage.folder import LOCK as FILE
+from weft.storage.folder import check_file
 
 _FIELD = 32
 """Bytes of the process's number, and of the last commit's after it, each with spaces behind it."""
@@ -76,6 +77,7 @@ def last_mark(folder: Path) -> int:
     It is written after the commit and without an fsync: it may be late, after a power cut say, but never early.
     """
     try:
+        check_file(folder / FILE)  # a pipe would hang
         with open(folder / FILE, "rb") as file:
             found = file.read(2 * _FIELD)[_FIELD:].strip()
     except OSError:
