@@ -283,10 +283,10 @@ def test_a_bar_keeps_out_what_does_not_reach_it(seed):
     assert last == 0
     if made.numbers is None:
         return
-    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 7, None)
-    again, *_ = engine.probe(q, None, 3, 6, 30, 7, None, promise, sketch, imputed)
+    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 5, None)
+    again, *_ = engine.probe(q, None, 3, 6, 30, 5, None, promise, sketch, imputed)
     assert again.tolist() == found.tolist()
-    again, *_ = engine.probe(q, None, 3, 6, 30, 7, None, promise, np.inf, imputed)
+    again, *_ = engine.probe(q, None, 3, 6, 30, 5, None, promise, np.inf, imputed)
     assert again.tolist() == []
 
 

@@ -1,6 +1,7 @@
 """Segments that someone crafted, with right checksums: refused in one line, before memory is asked for or overrun."""
 
 import contextlib
+import os
 import re
 import resource
 import subprocess
@@ -196,6 +197,7 @@ except WeftError as error:
 """
 
 
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="sanitizers take terabytes of addresses")
 @pytest.mark.parametrize("bits", [4, 2])
 def test_no_more_memory_than_the_file_justifies(tmp_path, monkeypatch, bits):
     # Starts that only seem to rise asked for 32 GiB.
