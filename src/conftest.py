@@ -3,8 +3,8 @@
 import importlib.util
 
 NEED_TORCH = (
-    "beam", "checkpoints", "decoder", "explaining", "methods", "model", "multivector", "nonparametric", "pawa", "relevance", "reranking",
-    "retriever", "run", "start",
+    "beam", "checkpoints", "decoder", "explaining", "methods", "model", "multivector", "nonparametric", "pawa",
+    "relevance", "reranking", "retriever", "run", "start",
 )  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""
 
