@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "binding_arrays.hpp"
 #include "cpu.hpp"
 #include "clustering_bindings.hpp"
 #include "engine_bindings.hpp"
@@ -22,15 +23,7 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T, int Dimensions>
-using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
-template <class T, int Dimensions>
-using Output = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 using Values = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-    if (!condition) throw nb::value_error(message);
-}
 
 template <class Array>
 int64_t length(const Array& array, int axis = 0) {

@@ -1,8 +1,7 @@
 // weft._native.nearest, improve_centroids, improve_codebooks and sketches: what building a coded segment takes.
 #include "clustering_bindings.hpp"
 
-#include <nanobind/ndarray.h>
-
+#include "binding_arrays.hpp"
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "clustering.hpp"
@@ -13,16 +12,7 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T, int Dimensions>
-using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
-template <class T, int Dimensions>
-using Output = nb::ndarray<T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
-
 constexpr int64_t kMostRows = int64_t{1} << 23;  // whose bytes a sum of 32 bits can hold
-
-void require(bool condition, const char* message) {
-    if (!condition) throw nb::value_error(message);
-}
 
 weft::Codes checked(const Input<uint8_t, 2>& codes) {
     const auto dim = static_cast<int64_t>(codes.shape(1));
@@ -55,7 +45,7 @@ void improve(const Input<uint8_t, 2>& rows, const Output<int8_t, 2>& centroids, 
 
 template <class T>
 weft::Codes check_sketched(const Input<uint8_t, 2>& rows, const Input<uint8_t, 2>& cells, const Input<int32_t, 1>& of,
-                           const nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>& codebooks) {
+                           const Output<T, 3>& codebooks) {
     const weft::Codes codes = checked(rows);
     check_centroids(codes, cells.shape(0), cells.shape(1));
     require(static_cast<int64_t>(codebooks.shape(0)) == codes.dim / weft::kSubVector && codebooks.shape(1) == weft::kEntries &&

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "binding_arrays.hpp"
 #include "seal.hpp"
 #include "corpus_index.hpp"
 
@@ -17,8 +18,6 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T, int Dimensions = 1>
-using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 using AnyInput = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
@@ -26,10 +25,6 @@ using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 constexpr int64_t kReadTogether = 64;  // documents
 constexpr int64_t kMostRate = 65536;   // steps from a row to one whose position is stored
-
-void require(bool condition, const char* message) {
-    if (!condition) throw nb::value_error(message);
-}
 
 template <class Array>
 int64_t length(const Array& array) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding_arrays.hpp"
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "cpu.hpp"
@@ -21,13 +22,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-template <class T, int Dimensions>
-using Input = nb::ndarray<const T, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-    if (!condition) throw nb::value_error(message);
-}
 
 template <class T>
 void check_starts(const Input<T, 1>& starts, int64_t end, const char* message) {

@@ -60,7 +60,7 @@ private:
 
 // So few documents are sketched one and all even under a bar: probing would cost more.
 constexpr int64_t kFew = 192;
-constexpr int64_t kAlways = 6;
+constexpr int64_t kAlways = 6;  // one in so many of those asked for goes on whatever the bar
 
 bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {
     return (allowed == nullptr || allowed[d] != 0) && data.offsets[d] < data.offsets[d + 1];
@@ -329,7 +329,7 @@ public:
         };
         if (more && kept > 0) last.sketch = score(keys_[static_cast<size_t>(kept - 1)]);
         found_.clear();
-        // A few go on in any case: sketches of a segment with another's codebook are a little low.
+        // A few go on in any case: sketches by a codebook that has grown since it was trained are a little low.
         const int64_t always = wanted / kAlways;
         for (int64_t i = 0; i < kept && (i < always || score(keys_[static_cast<size_t>(i)]) >= least); ++i)
             found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);

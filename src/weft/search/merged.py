@@ -101,8 +101,7 @@ def _answers(
     answers: list[Found | None] = [None] * len(allowed)
     bar = Bar()
     for position in sorted(range(len(allowed)), key=lambda i: -view.segments[i].segment.n_tokens):
-        found = answers[position] = view.segments[position].segment.search(query, plan, allowed[position], bar)
-        bar.saw(found.score, plan.wanted)
+        answers[position] = view.segments[position].segment.search(query, plan, allowed[position], bar)
     return [answer for answer in answers if answer is not None]
 
 

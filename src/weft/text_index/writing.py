@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -22,18 +23,18 @@ OF_MODEL = "model_alignment"
 """The setting that keeps what the model of an index was trained for, whatever the index searches by since."""
 
 
-class Writing:
+class Writing(ABC):
     """What changes an index: the part of `TextIndex` that adds and removes."""
 
     @property
+    @abstractmethod
     def index(self) -> Index:
         """The index below."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def encoder(self) -> Encoder:
         """The encoder of the index."""
-        raise NotImplementedError
 
     def add(
         self,

@@ -77,10 +77,8 @@ def choose_scale(parts: Iterable[Floats]) -> float:
         here = float(np.abs(part).max(initial=0))
         if here > 0:  # divided by it, for squares of large or small numbers do not fit
             shrunk = part / np.float32(here)
-            top, longest = (
-                max(top, here),
-                max(longest, here * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max()))),
-            )
+            top = max(top, here)
+            longest = max(longest, here * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max())))
     return min(127 / top, CODE_NORM / longest) * (1 - 2**-10) if longest > 0 else 1.0
 
 

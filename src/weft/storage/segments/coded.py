@@ -143,8 +143,7 @@ class CodedSegment(Segment):
     @cached_property
     def rotation(self) -> Floats:
         """The matrix that vectors were brought into the space of the codes by."""
-        self._verify_probed()
-        return self._arrays["rotation"]
+        return self._probed["rotation"]
 
     @cached_property
     def _rotation_key(self) -> int:
@@ -164,17 +163,20 @@ class CodedSegment(Segment):
 
     # -- the engine ----------------------------------------------------------------------------------
 
-    def _verify_probed(self) -> None:
+    @cached_property
+    def _probed(self) -> Arrays:
+        """The arrays that any query may read anywhere, verified once."""
         for name in (*self._codec.required, *self._codec.optional):
             if name in self._arrays:
                 self._arrays.verify(name)
         check_codes(self._arrays)
+        return self._arrays
 
     @cached_property
     def _engine(self) -> _native.Engine:
-        self._verify_probed()
+        stored = self._probed
         try:
-            return self._codec.engine(self._arrays, self.offsets)
+            return self._codec.engine(stored, self.offsets)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CorruptIndexError(f"{self.path}: damaged: its codes do not fit together ({error})") from None
 
@@ -243,11 +245,13 @@ class CodedSegment(Segment):
         if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
             found = (tokens >= 0).any(axis=1)
             best, scores, tokens, similarity = best[found], scores[found], tokens[found], similarity[found]
+        scores = scores / np.float32(z)
+        bar.saw(scores, plan.wanted)
 
         def terms(positions: NDArray[np.int64]) -> list[Terms]:
             return [Terms(max_pairs(tokens[position], similarity[position]), z) for position in positions]
 
-        return Found(best.astype(np.int64), scores / np.float32(z), np.inf, terms)
+        return Found(best.astype(np.int64), scores, np.inf, terms)
 
     def _refine(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
         """Score documents with the unrounded query under any alignment, a few thousand at a time."""

@@ -61,7 +61,7 @@ class Bar:
     rotated: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     """The query in the space of codes, by the rotation's checksum: most segments share it"""
     best: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
-    """The best scores so far, ascending"""
+    """The best scores of coded segments so far, ascending"""
 
     def saw(self, scores: NDArray[np.float32], wanted: int) -> None:
         """Take note of what a segment found."""

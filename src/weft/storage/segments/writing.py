@@ -75,9 +75,8 @@ def write_segment(
         write_arrays(path, {**columns, "values": values}, info)
         return
     donor = _donor(joined, codec)
-    matrix = clustering.rotation(first.dim, ROTATION_SEED) if donor is None else donor.rotation
     # Byte codes are read over and over: on disk, so that memory does not grow with the segment.
-    with scratch_array(path.parent, np.uint8, (tokens, matrix.shape[1])) as codes:
+    with scratch_array(path.parent, np.uint8, (tokens, clustering.padded_dim(first.dim))) as codes:
         coded = Coded(joined, codes)
         made = None if donor is None else extended(coded, donor)
         if made is None:
