@@ -14,6 +14,7 @@
 #include "cpu.hpp"
 #include "clustering_bindings.hpp"
 #include "engine_bindings.hpp"
+#include "token_bindings.hpp"
 #include "mapped_file_bindings.hpp"
 #include "scoring.hpp"
 #include "corpus_index_bindings.hpp"
@@ -107,6 +108,7 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // an index that was never closed is still mapped when Python ends: no leak
     module.doc() = "C++ kernels of weft: see weft.kernels.";
+    bind_token_retrieval(module);
     bind_engine(module);
     bind_clustering(module);
     bind_mapped_file(module);

@@ -135,6 +135,15 @@ inline float inner(const uint8_t* row, const float* query, int64_t dim) {
     return sum;
 }
 
+void reached(const int16_t* dots, int64_t count, const int16_t* least, uint32_t* masks) {
+    const __m256i first = load(least), second = load(least + 16);
+    for (int64_t r = 0; r < count; ++r) {
+        // Below the least: a byte of ones for each lane, in order once the halves of 128 bits are.
+        const __m256i low = _mm256_cmpgt_epi16(first, load(dots + r * kPage)), high = _mm256_cmpgt_epi16(second, load(dots + r * kPage + 16));
+        masks[r] = ~static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8)));
+    }
+}
+
 void products(const uint8_t* row, const float* query, int64_t dim, uint32_t mask, float* out) {
     for (; mask != 0; mask &= mask - 1) {
         const int i = __builtin_ctz(mask);
@@ -409,7 +418,7 @@ void widen(const uint8_t* codes, int64_t count, float inverse, float* out) {
 }  // namespace weft::avx2_bytes
 
 const weft::ByteKernels weft::kAvx2Bytes = {
-    weft::avx2_bytes::maxima, weft::avx2_bytes::dots, weft::avx2_bytes::near, weft::avx2_bytes::products,
+    weft::avx2_bytes::maxima, weft::avx2_bytes::dots, weft::avx2_bytes::near, weft::avx2_bytes::reached, weft::avx2_bytes::products,
     weft::avx2_bytes::similarities, weft::avx2_bytes::block_similarities, weft::avx2_bytes::lift,
     weft::avx2_bytes::column_thresholds, weft::avx2_bytes::threshold, weft::avx2_bytes::reach, weft::avx2_bytes::above,
     weft::avx2_bytes::raise, weft::avx2_bytes::drain_sums, weft::avx2_bytes::expand, weft::avx2_bytes::sketch_cells,

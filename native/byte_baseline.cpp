@@ -62,6 +62,14 @@ float inner(const uint8_t* row, const float* query, int64_t dim) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+void reached(const int16_t* dots, int64_t count, const int16_t* least, uint32_t* masks) {
+    for (int64_t r = 0; r < count; ++r) {
+        uint32_t mask = 0;
+        for (int i = 0; i < kPage; ++i) mask |= uint32_t{dots[r * kPage + i] >= least[i]} << i;
+        masks[r] = mask;
+    }
+}
+
 void products(const uint8_t* row, const float* query, int64_t dim, uint32_t mask, float* out) {
     for (; mask != 0; mask &= mask - 1) {
         const int i = __builtin_ctz(mask);
@@ -216,7 +224,8 @@ void widen(const uint8_t* codes, int64_t count, float inverse, float* out) {
 }  // namespace weft::baseline_bytes
 
 const weft::ByteKernels weft::kBaselineBytes = {
-    weft::baseline_bytes::maxima, weft::baseline_bytes::dots, weft::baseline_bytes::near, weft::baseline_bytes::products,
+    weft::baseline_bytes::maxima, weft::baseline_bytes::dots, weft::baseline_bytes::near, weft::baseline_bytes::reached,
+    weft::baseline_bytes::products,
     weft::baseline_bytes::similarities, weft::baseline_bytes::block_similarities, weft::baseline_bytes::lift,
     weft::baseline_bytes::column_thresholds, weft::baseline_bytes::threshold, weft::baseline_bytes::reach,
     weft::baseline_bytes::above, weft::baseline_bytes::raise, weft::baseline_bytes::drain_sums,

@@ -50,6 +50,8 @@ struct ByteKernels {
     void (*dots)(const uint8_t* rows, int64_t count, const QueryPage&, int16_t* out);
     // bit i of masks[r]: dots[r * 32 + i] lies at most 2 · reach[i] below the greatest of its column
     void (*near)(const int16_t* dots, int64_t count, const int16_t* reach, uint32_t* masks);
+    // bit i of masks[r]: dots[r * 32 + i] reaches least[i]
+    void (*reached)(const int16_t* dots, int64_t count, const int16_t* least, uint32_t* masks);
     // out[i] = Σ (u − 128) · q_i in single precision, for the tokens i of a query (32, dim) whose bit is in the mask
     void (*products)(const uint8_t* row, const float* query, int64_t dim, uint32_t mask, float* out);
     // out[r * 32 + i] = dot(row r, token i) >> 7, within 0 … 255

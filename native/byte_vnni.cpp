@@ -86,21 +86,31 @@ void maxima(const uint8_t* rows, int64_t count, const QueryPage& page, int32_t* 
     }
 }
 
-template <int Rows>
+template <int Rows, int Vectors>
 WEFT_KERNEL void dot_tile(const uint8_t* rows, const QueryPage& page, int16_t* out) {
-    __m512i dot[Rows][2];
-    tile<Rows, 2>(rows, page, 0, dot);
+    __m512i dot[Rows][Vectors];
+    tile<Rows, Vectors>(rows, page, 0, dot);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-        for (int v = 0; v < 2; ++v)
+        for (int v = 0; v < Vectors; ++v)
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + r * kPage + v * 16), _mm512_cvtepi32_epi16(dot[r][v]));
 }
 
-void dots(const uint8_t* rows, int64_t count, const QueryPage& page, int16_t* out) {
+template <int Vectors>
+void dots_of(const uint8_t* rows, int64_t count, const QueryPage& page, int16_t* out) {
     int64_t r = 0;
-    for (; r + 12 <= count; r += 12) dot_tile<12>(rows + r * page.dim, page, out + r * kPage);
-    for (; r < count; ++r) dot_tile<1>(rows + r * page.dim, page, out + r * kPage);
+    for (; r + 12 <= count; r += 12) dot_tile<12, Vectors>(rows + r * page.dim, page, out + r * kPage);
+    for (; r + 4 <= count; r += 4) dot_tile<4, Vectors>(rows + r * page.dim, page, out + r * kPage);
+    for (; r < count; ++r) dot_tile<1, Vectors>(rows + r * page.dim, page, out + r * kPage);
+}
+
+void dots(const uint8_t* rows, int64_t count, const QueryPage& page, int16_t* out) {
+    if (page.lanes > 16) {
+        dots_of<2>(rows, count, page, out);
+    } else {
+        dots_of<1>(rows, count, page, out);
+    }
 }
 
 template <int Rows, int Vectors>

@@ -17,6 +17,7 @@
 #include "cpu.hpp"
 #include "probing.hpp"
 #include "reranking.hpp"
+#include "token_scan.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,22 +30,6 @@ void check_starts(const Input<T, 1>& starts, int64_t end, const char* message) {
     bool good = count >= 1 && starts.data()[0] == 0;
     for (int64_t i = 1; good && i < count; ++i) good = starts.data()[i - 1] <= starts.data()[i];
     require(good && starts.data()[count - 1] == end, message);
-}
-
-// A new NumPy array that owns the values: all of them, or in rows of `width`.
-template <class T, class... Width>
-auto to_numpy(std::vector<T> values, size_t rows, Width... width) {
-    auto held = std::make_unique<std::vector<T>>(std::move(values));
-    held->reserve(1);  // an array needs an address, even if nothing is there
-    T* data = held->data();
-    nb::capsule owner(held.get(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    held.release();
-    return nb::ndarray<nb::numpy, T, nb::ndim<1 + sizeof...(Width)>>(data, {rows, width...}, owner);
-}
-template <class T>
-auto to_numpy(std::vector<T> values) {
-    const size_t count = values.size();
-    return to_numpy(std::move(values), count);
 }
 
 auto columns(const std::vector<weft::Scored>& scored) {
@@ -156,6 +141,14 @@ public:
                               static_cast<int64_t>(listed.shape(0)), scores.data());
         }
         return to_numpy(scores);
+    }
+
+    void scan_tokens(weft::TokenRetrieval& into, const Input<float, 2>& query, const Flags& allowed, int64_t base,
+                     bool certain) const {
+        check_retrieval(into, query, allowed, base);
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        const nb::gil_scoped_release release;
+        weft::scan_tokens(kernels, data_, query.data(), allowed ? allowed->data() : nullptr, base, certain, into);
     }
 
     void decode(const Input<int32_t, 1>& listed, const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out) const {
@@ -279,6 +272,12 @@ private:
         for (size_t x = 0; x < query.size(); ++x) finite &= std::isfinite(query.data()[x]);
         require(finite, "the query must be finite");
     }
+    void check_retrieval(const weft::TokenRetrieval& into, const Input<float, 2>& query, const Flags& allowed, int64_t base) const {
+        check_query(query);
+        check_flags(allowed, "allowed must have an entry per document");
+        require(static_cast<int64_t>(query.shape(0)) == into.tokens(), "the retrieval is of another query");
+        require(0 <= base && base <= INT32_MAX - data_.documents, "documents must fit 31 bits");
+    }
     void check_flags(const Flags& flags, const char* message) const {
         require(!flags || static_cast<int64_t>(flags->shape(0)) == data_.documents, message);
     }
@@ -336,5 +335,6 @@ void bind_engine(nb::module_& module) {
         .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none(),
              "least"_a = -INFINITY)
         .def("score", &Engine::score, "query"_a, "listed"_a)
+        .def("scan_tokens", &Engine::scan_tokens, "into"_a, "query"_a, "allowed"_a.none(), "base"_a, "certain"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);
 }

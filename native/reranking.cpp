@@ -11,59 +11,10 @@
 
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
+#include "document_rows.hpp"
 
 namespace weft {
 namespace {
-
-// The byte rows of one document after another: in place, or expanded from residuals into a buffer.
-class Rows {
-public:
-    Rows(const ByteKernels& kernels, const CodedSegment& data) : kernels_(kernels), data_(data) {}
-
-    const uint8_t* of(int32_t document) {
-        const int64_t first = data_.offsets[document], last = data_.offsets[document + 1];
-        if (data_.bits == 8) return data_.codes + first * data_.dim;
-        constexpr int64_t kAhead = 8;  // tokens whose centroid is asked of memory before its turn
-        const int64_t width = packed_width(data_.dim, data_.bits);
-        if (buffer_.size() < static_cast<size_t>((last - first) * data_.dim))
-            buffer_.resize(static_cast<size_t>((last - first) * data_.dim));
-        uint8_t* out = buffer_.data();
-        for (int64_t t = first; t < last; ++t, out += data_.dim) {
-            if (t + kAhead < last) {
-                const uint8_t* next = data_.centroid_rows + centroid(label(t + kAhead)) * data_.dim;
-                for (int64_t x = 0; x < data_.dim; x += 64) __builtin_prefetch(next + x);
-            }
-            const uint32_t of_token = label(t);
-            kernels_.expand(data_.codes + t * width, data_.bits, data_.levels + (of_token >> kCentroidBits) * kLevels,
-                            data_.centroid_rows + centroid(of_token) * data_.dim, data_.dim, out);
-        }
-        return buffer_.data();
-    }
-
-    // Asks memory for the codes of tokens [begin, end) of a document, or for the part of them that exists.
-    void prefetch(int32_t document, int64_t begin = 0, int64_t end = INT64_MAX) const {
-        const int64_t width = data_.bits == 8 ? data_.dim : packed_width(data_.dim, data_.bits);
-        const int64_t length = data_.offsets[document + 1] - data_.offsets[document];
-        const int64_t first = data_.offsets[document] + begin, last = data_.offsets[document] + std::min(end, length);
-        for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data_.codes + at);
-        if (data_.bits != 8)
-            for (int64_t at = first * kLabelBytes; at < last * kLabelBytes; at += 64) __builtin_prefetch(data_.token_centroids + at);
-    }
-
-private:
-    uint32_t label(int64_t token) const {
-        const uint8_t* at = data_.token_centroids + token * kLabelBytes;
-        return at[0] | uint32_t{at[1]} << 8 | uint32_t{at[2]} << 16;
-    }
-    // Checked here and not when the segment is opened, which would read a label of every token.
-    int64_t centroid(uint32_t label) const {
-        return std::min<int64_t>(label & ((uint32_t{1} << kCentroidBits) - 1), data_.centroids - 1);
-    }
-
-    const ByteKernels& kernels_;
-    const CodedSegment& data_;
-    std::vector<uint8_t> buffer_;
-};
 
 constexpr int64_t kSlice = 12;  // tokens scored between two requests to memory; a multiple of the kernels' tiles
 
@@ -162,7 +113,7 @@ private:
     const float* query_;
     const ByteQuery& bytes_;
     const float* missing_;
-    Rows rows_;
+    DocumentRows rows_;
     std::vector<int16_t> reach_, dots_;
     std::vector<uint32_t> masks_;
 };
@@ -170,7 +121,7 @@ private:
 Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
                 const Rerank& settings) {
     const int64_t tokens = bytes.tokens();
-    Rows rows(kernels, data);
+    DocumentRows rows(kernels, data);
     std::vector<Scored> scored;
     scored.reserve(static_cast<size_t>(count));
     std::vector<float> best;  // a heap of the best `keep` scores, the least on top
@@ -264,7 +215,7 @@ BestDocuments best_documents(const ByteKernels& kernels, const CodedSegment& dat
 
 void decode(const ByteKernels& kernels, const CodedSegment& data, const int32_t* listed, int64_t count, float* out) {
     const float inverse = 1 / data.scale;
-    Rows rows(kernels, data);
+    DocumentRows rows(kernels, data);
     for (int64_t c = 0; c < count; ++c) {
         if (c + 1 < count) rows.prefetch(listed[c + 1]);
         const int64_t bytes = (data.offsets[listed[c] + 1] - data.offsets[listed[c]]) * data.dim;

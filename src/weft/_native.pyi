@@ -170,6 +170,47 @@ class Engine:
     ]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...
+    def scan_tokens(
+        self,
+        into: TokenRetrieval,
+        query: NDArray[np.float32],
+        allowed: NDArray[np.uint8] | None,
+        base: int,  # what documents here are counted from
+        certain: bool,  # whether bounds hold always, or all but always
+    ) -> None: ...
+
+class TokenRetrieval:
+    """The best k′ tokens of each query token, over any number of segments: native/token_retrieval.hpp."""
+
+    def __init__(self, tokens: int, k_prime: int) -> None: ...
+    def add(
+        self,
+        similarities: NDArray[np.float32],  # (query tokens, tokens)
+        offsets: NDArray[np.int64],  # (documents + 1,)
+        documents: NDArray[np.int64],  # which of all documents each is
+    ) -> None: ...
+    def settle(self) -> NDArray[np.float32]: ...  # (query tokens,): the k′-th similarities
+    def score(
+        self,
+        lengths: NDArray[np.int64],  # (documents,) in tokens
+        missing: NDArray[np.float32] | None,  # (query tokens,) m_i
+        divides_by_query: bool,
+        wanted: int,
+        ranked: NDArray[np.uint8] | None,  # (documents,)
+    ) -> tuple[
+        NDArray[np.int32],  # documents, best first
+        NDArray[np.float32],  # scores
+        NDArray[np.float32],  # (documents, query tokens): what each counts, -inf where nothing does
+        NDArray[np.int32],  # (documents, query tokens): the token that counts, or -1
+    ]: ...
+    def maxima(
+        self, documents: int
+    ) -> tuple[
+        NDArray[np.int32],  # all documents with a retrieved token
+        NDArray[np.float32],  # (documents, query tokens): the best retrieved similarity, or -inf
+        NDArray[np.int32],  # its token, or -1
+        NDArray[np.int32],  # how many were retrieved
+    ]: ...
 
 class CorpusIndexTables:
     """What both forms of a corpus index have: native/corpus_index.hpp."""

@@ -24,7 +24,7 @@ MODULES = {
     "weft.search.bm25": "weft.evaluation.bm25",
     "weft.search.brute": "weft.storage.segments.terms",
     "weft.search.coded": "weft.storage.segments.coded",
-    "weft.search.floors": "weft.storage.segments.tops",
+    "weft.search.floors": "weft.search.tokens",
     "weft.search.terms": "weft.storage.segments.terms",
     "weft.search.text": "weft.search.searcher",
 }

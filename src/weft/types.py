@@ -367,13 +367,27 @@ class Result(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class TokenRetrieval:
+    """How the tokens behind an XTR ranking were retrieved (eq. 3)."""
+
+    k_prime: int
+    """Tokens that each query token retrieved"""
+    last: NDArray[np.float32]
+    """(n,) the similarity of the k′-th: m_i under ``impute=kth``"""
+    how: str
+    """``"exact"``: every token was compared; ``"scanned"``: likewise, and which can be among the best was told by bytes
+    whose errors are small all but always; ``"sampled"``: `last` is an estimate from a part of the collection"""
+
+
+@dataclass(frozen=True, eq=False)
 class Ranking:
     """Documents for one query, best first.
 
     `hits`, where kept, holds for each result the aligned token pairs that its score was summed from, and `z`, of shape
     (results,), what that sum was divided by. `certified` is True where no other document can score higher under the
     stored vectors, and `margin` says by how much: the last score less the best that any document left out could reach.
-    `missing` counts documents that could not be looked at, in damaged segments (``on_damage="skip"``).
+    `missing` counts documents that could not be looked at, in damaged segments (``on_damage="skip"``). Under XTR
+    `retrieval` says how tokens were retrieved.
 
     Examples
     --------
@@ -391,6 +405,7 @@ class Ranking:
     margin: float | None = None
     z: NDArray[np.float32] | None = None
     missing: int = 0
+    retrieval: TokenRetrieval | None = None
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)

@@ -247,6 +247,12 @@ class _Side:
     single: bool
 
 
+def pairs_of(query: TokenVectors, documents: TokenVectors) -> Pairs:
+    """Return every token of a query against every token of some documents, padded, for an alignment to look at."""
+    none = (None, None)
+    return _prepare("pairs_of", query, documents, _Given(none, none, none, None)).pairs
+
+
 def _prepare(owner: str, Q: Any, D: Any, given: _Given) -> _Batch:
     query = _side(owner, "query", "Q", Q, given.masks[0], given.tokens[0], given.saliences[0])
     document = _side(owner, "document", "D", D, given.masks[1], given.tokens[1], given.saliences[1])

@@ -144,6 +144,27 @@ class XTR(Alignment):
         """
         return self.k_prime or max(LEAST_K_PRIME, round(K_PRIME_SHARE * tokens))
 
+    def missing(self, last: Array) -> Array | None:
+        """Return m_i by the k′-th similarities alone, of their shape; None where nothing is imputed, or by more."""
+        number = _as_number(self.impute)
+        if number is not None:
+            return array_namespace(last).full_like(last, number)
+        return _IMPUTATIONS[self.impute](None, None, last) if self.impute in ("kth", "zero") else None  # type: ignore[arg-type]
+
+    def estimate(self, pairs: Pairs, retrieved: Array, last: Array) -> Array:
+        """Return m of shape (B, N, n), checked."""
+        xp = pairs.xp
+        m = self.missing(last)
+        m = _IMPUTATIONS[self.impute](pairs, retrieved, last) if m is None else m
+        m = like(m, last, "impute", f"the imputation {self.impute!r}")
+        shape = tuple(pairs.S.shape[:3])
+        if tuple(m.shape) not in (tuple(last.shape), shape):
+            allowed = f"an estimate of shape {tuple(last.shape)} or {shape}"
+            raise invalid("impute", f"the imputation {self.impute!r}", allowed, tuple(m.shape))
+        if not bool(xp.all(xp.isfinite(m))):
+            raise invalid("impute", f"the imputation {self.impute!r}", "an estimate of finite numbers", m)
+        return xp.broadcast_to(m[:, None, :] if m.ndim == 2 else m, shape)
+
     def pairwise(self, pairs: Pairs) -> Array:
         return self.solve(pairs)[1]
 
@@ -153,13 +174,7 @@ class XTR(Alignment):
         retrieved, last = retrieve_tokens(pairs, self.retrieves(int(xp.sum(pairs.document_lengths))))
         if self.impute == "none":
             return pairs.S, pairs.indicator(top_mask(pairs.S, 1, retrieved))
-        number = _as_number(self.impute)
-        m = xp.full_like(last, number) if number is not None else _IMPUTATIONS[self.impute](pairs, retrieved, last)
-        m = like(m, last, "impute", f"the imputation {self.impute!r}")
-        if tuple(m.shape) not in (tuple(last.shape), tuple(pairs.S.shape[:3])):
-            allowed = f"an estimate of shape {tuple(last.shape)} or {tuple(pairs.S.shape[:3])}"
-            raise invalid("impute", f"the imputation {self.impute!r}", allowed, tuple(m.shape))
-        m = m[:, None, :, None] if m.ndim == 2 else m[..., None]
+        m = self.estimate(pairs, retrieved, last)[..., None]
         imputed = xp.where(retrieved, pairs.S, xp.broadcast_to(m, pairs.S.shape))
         return imputed, pairs.indicator(top_mask(imputed, 1, pairs.valid))
 

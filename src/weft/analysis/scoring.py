@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import XTR
+from weft.evaluation.imputed_hits import score_hits
 from weft.evaluation.pools import Encoded
 from weft.evaluation.scoring import Owners, top_tokens
-from weft.search.imputed import score_hits
 
 
 class Retrieved(NamedTuple):

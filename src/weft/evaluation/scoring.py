@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
 from weft.errors import invalid
+from weft.evaluation.imputed_hits import largest, score_hits
 from weft.evaluation.pools import Encoded
 from weft.kernels import knows
-from weft.search.imputed import score_hits
-from weft.search.tokens import largest
 from weft.storage.segments.terms import score_documents
 from weft.types import Hits, TokenVectors
 

@@ -1,115 +1,32 @@
-"""XTR inference (eq. 3-4): candidates and their scores from retrieved tokens alone, without gathering documents.
+"""Imputations that users registered, in a search.
 
-The definition is `weft.alignment.XTR`; this is the same sum over flat arrays of hits, whose size is n·k′ however large
-the corpus is.
+`weft.alignment.register_imputation` takes a function of (pairs, retrieved, last). A search cannot hand it all pairs of
+a collection: it is given those of the candidates, the documents of which a token was retrieved, some at a time. An
+imputation that looks at one document at a time, or at `last` alone, is the same in `weft.score` and in a search.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import XTR
-from weft.errors import invalid
-from weft.types import Hits
+from weft.alignment.scoring import pairs_of
+from weft.storage.segments import Segment, in_parts
+from weft.types import TokenVectors
+
+Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class Imputed:
-    """The terms of eq. 4 for every candidate: N documents, n query tokens."""
-
-    hits: Hits
-    documents: NDArray[np.int64]
-    """(N,) the candidates (eq. 3), ascending."""
-    value: NDArray[np.float32]
-    """(N, n) what each query token counts: its best retrieved similarity, or m_i, or 0 where it does not count."""
-    counted: NDArray[np.bool_]
-    """(N, n) False where nothing was retrieved and nothing is imputed."""
-    imputed: NDArray[np.bool_]
-    """(N, n) True where m_i stands in."""
-    z: NDArray[np.float32]
-    """(N,)"""
-
-    @property
-    def scores(self) -> NDArray[np.float32]:
-        """f_XTR′ of each candidate, shape (N,)."""
-        scores: NDArray[np.float32] = (self.value.sum(axis=1) / self.z).astype(np.float32)
-        return scores
-
-    def pairs(self, position: int) -> Hits:
-        """Return the pairs that the score of one candidate is the sum of; of an imputed one the token is -1."""
-        mine = self.hits.of_document(int(self.documents[position]))
-        # Hits come best first for each query token: its first one is the pair that counts.
-        retrieved, first = np.unique(mine.query_token, return_index=True)
-        token = np.full(self.value.shape[1], -1, dtype=np.int32)
-        token[retrieved] = mine.document_token[first]
-        token[self.imputed[position]] = -1
-        counted = np.flatnonzero(self.counted[position])
-        return Hits.trusted(
-            query_token=counted.astype(np.int32),
-            document=np.full(len(counted), self.documents[position]),
-            document_token=token[counted],
-            similarity=self.value[position][counted],
-        )
-
-
-def score_hits(hits: Hits, last: NDArray[np.float32], lengths: NDArray[np.int64], alignment: XTR) -> Imputed:
-    """Score every document that a hit names.
-
-    Parameters
-    ----------
-    hits : Hits
-        The k′ best tokens of each query token, the best first.
-    last : array, shape (n,)
-        Each query token's last retrieved similarity, an upper bound of all it did not retrieve.
-    lengths : array, shape (documents,)
-        Number of tokens of each document.
-    alignment : XTR
-        Says what a missing similarity counts.
-
-    Returns
-    -------
-    Imputed
-        The candidates and what their scores are made of.
-
-    Examples
-    --------
-    >>> hits = Hits([0, 0, 1, 1], [7, 9, 7, 7], [0, 0, 0, 1], [0.9, 0.7, 0.6, 0.5])
-    >>> lengths = np.full(10, 2)
-    >>> found = score_hits(hits, np.array([0.7, 0.5], np.float32), lengths, XTR(2))
-    >>> found.documents.tolist(), [round(float(s), 3) for s in found.scores]
-    ([7, 9], [0.75, 0.6])
-    >>> found.pairs(1).document_token.tolist()  # the second query token retrieved nothing of document 9
-    [0, -1]
-    """
-    n = len(last)
-    documents, position = np.unique(hits.document, return_inverse=True)
-    best = np.full((len(documents), n), -np.inf, dtype=np.float32)
-    found = np.zeros((len(documents), n), dtype=np.int64)
-    np.maximum.at(best, (position, hits.query_token), hits.similarity)
-    np.add.at(found, (position, hits.query_token), 1)
-    if alignment.impute == "none":
-        counted, imputed = found > 0, np.zeros(found.shape, dtype=bool)
-        value = np.where(counted, best, np.float32(0))
-    else:
-        missing = _missing(alignment, last)
-        counted = np.ones(found.shape, dtype=bool)
-        imputed = (found < lengths[documents][:, None]) & (missing > best)
-        value = np.where(imputed, missing, best)
-    divisors = {"one": np.ones(len(documents)), "query": np.full(len(documents), n), "sum": counted.sum(axis=1)}
-    z = np.maximum(divisors[alignment.divides_by], 1).astype(np.float32)
-    return Imputed(hits, documents, value, counted, imputed, z)
-
-
-def _missing(alignment: XTR, last: NDArray[np.float32]) -> NDArray[np.float32]:
-    if alignment.impute == "kth":
-        return last
-    if alignment.impute == "zero":
-        return np.zeros_like(last)
-    try:
-        return np.full_like(last, float(alignment.impute))
-    except ValueError:
-        allowed = "'none', 'zero', 'kth' or a number for a search (others work in weft.score)"
-        raise invalid("impute", "search", allowed, alignment.impute) from None
+def impute_registered(
+    query: TokenVectors, alignment: XTR, segment: Segment, ordinals: NDArray[np.int64], last: Floats
+) -> Floats:
+    """Return m of some documents of a segment, (N, n)."""
+    m = np.empty((len(ordinals), len(last)), dtype=np.float32)
+    start = 0
+    for some in in_parts(segment, ordinals):
+        pairs = pairs_of(*segment.comparable(query, some))
+        retrieved = np.asarray(last[None, None, :, None] <= pairs.S) & np.asarray(pairs.valid)
+        m[start : start + len(some)] = alignment.estimate(pairs, retrieved, last[None])[0]
+        start += len(some)
+    return m

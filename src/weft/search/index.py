@@ -161,7 +161,8 @@ class Index(Store):
             ("k_prime", k_prime),
             ("refine", refine),
         ):
-            if value is not None or name in ("k", "threads"):
+            # Under XTR documents need not be scored in full: refine=0 scores from retrieved tokens alone.
+            if (value is not None or name in ("k", "threads")) and not (name == "refine" and value == 0):
                 check_count(value, name, "search", MOST_COUNT)
         batch = self._queries(queries)
         rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)

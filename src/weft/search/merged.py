@@ -7,7 +7,7 @@ terms are kept where they are wanted and summed in either case.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,8 @@ from weft.alignment import XTR
 from weft.search.tokens import search_tokens
 from weft.storage.catalogue import Catalogue
 from weft.storage.segments import Allowed, Bar, Found, Plan, Terms
-from weft.storage.segments.tops import kth_similarity
-from weft.storage.views import LiveSegment, View
-from weft.types import Hits, Ranking, TokenVectors, contributions
+from weft.storage.views import View
+from weft.types import Hits, Ranking, TokenRetrieval, TokenVectors, contributions
 
 
 class Query(NamedTuple):
@@ -64,7 +63,7 @@ def rank(
     catalogue : Catalogue
         Of the same state.
     """
-    answers = _answers(query.tokens, plan, view, allowed, ranked)
+    answers, retrieval = _answers(query.tokens, plan, view, allowed, ranked)
     found = _joined(answers, view)
     order = np.lexsort((found.number, -found.score))
     near = order[: plan.wanted]  # a few more than asked for: the last digits of their scores are still to come
@@ -77,10 +76,10 @@ def rank(
     margin = float(scores[best[-1]] - rest) if certified and len(best) and rest > -np.inf else None
     ids = _ids(found, near[best], view, catalogue)
     if query.rows is None:
-        return Ranking(ids, scores[best], certified=certified, margin=margin)
+        return Ranking(ids, scores[best], certified=certified, margin=margin, retrieval=retrieval)
     hits = [_named(terms[position].pairs, query.rows, place) for place, position in enumerate(best)]
     z = np.array([terms[position].z for position in best], dtype=np.float32)
-    return Ranking(ids, scores[best], hits, certified=certified, margin=margin, z=z)
+    return Ranking(ids, scores[best], hits, certified=certified, margin=margin, z=z, retrieval=retrieval)
 
 
 def _answers(
@@ -89,45 +88,20 @@ def _answers(
     view: View,
     allowed: Sequence[Allowed],
     ranked: Sequence[NDArray[np.bool_]] | None,
-) -> list[Found]:
-    """What each segment found, in the view's order."""
+) -> tuple[list[Found], TokenRetrieval | None]:
+    """What each segment found, in the view's order, and under XTR how tokens were retrieved."""
+    among = allowed if ranked is None else [a.within(mask) for a, mask in zip(allowed, ranked, strict=True)]
+
+    def search_sums(plan: Plan) -> list[Found]:
+        answers: list[Found | None] = [None] * len(among)
+        bar = Bar()
+        for position in sorted(range(len(among)), key=lambda i: -view.segments[i].segment.n_tokens):
+            answers[position] = view.segments[position].segment.search(query, plan, among[position], bar)
+        return [answer for answer in answers if answer is not None]
+
     if isinstance(plan.alignment, XTR):
-        missing = _missing(query, plan, view, allowed)
-        if missing is None:
-            return search_tokens(query, plan, [s.segment for s in view.segments], allowed, ranked)
-        plan = replace(plan, missing=missing)
-    if ranked is not None:
-        allowed = [a.within(mask) for a, mask in zip(allowed, ranked, strict=True)]
-    answers: list[Found | None] = [None] * len(allowed)
-    bar = Bar()
-    for position in sorted(range(len(allowed)), key=lambda i: -view.segments[i].segment.n_tokens):
-        answers[position] = view.segments[position].segment.search(query, plan, allowed[position], bar)
-    return [answer for answer in answers if answer is not None]
-
-
-def _missing(query: TokenVectors, plan: Plan, view: View, allowed: Sequence[Allowed]) -> NDArray[np.float32] | None:
-    """XTR's m_i by what each query token finds anywhere, (n,); None where too little is known, or another is wanted."""
-    alignment = plan.alignment
-    assert isinstance(alignment, XTR)
-    if plan.effort is None or alignment.impute != "kth" or not query.n_tokens:
-        return None
-    k_prime = alignment.retrieves(n_tokens(view.segments, allowed))
-    tops = []
-    for s, a in zip(view.segments, allowed, strict=True):
-        found = s.segment.tops(query, plan, a, k_prime)
-        if found is None:
-            return None
-        tops += found
-    return kth_similarity(tops, k_prime) if any(top.similarity.size for top in tops) else None
-
-
-def n_tokens(segments: Sequence[LiveSegment], allowed: Sequence[Allowed]) -> int:
-    """Return the tokens of all documents that may be scored."""
-    counts = (
-        s.segment.n_tokens if a.mask is None else int(np.diff(s.segment.offsets)[a.mask].sum())
-        for s, a in zip(segments, allowed, strict=True)
-    )
-    return sum(counts)
+        return search_tokens(query, plan, [s.segment for s in view.segments], allowed, ranked, search_sums)
+    return search_sums(plan), None
 
 
 def _joined(answers: list[Found], view: View) -> _Candidates:

@@ -1,20 +1,38 @@
-"""Token retrieval (XTR eq. 3): the k′ most similar document tokens of each query token, over any number of documents.
+"""XTR inference (eq. 3-4) over all segments: retrieve tokens, score documents from them alone, impute what is missing.
 
-Documents come a few thousand tokens at a time, so memory is n·k′ whatever the corpus is.
+The definition is `weft.alignment.XTR`; what a name means does not depend on the way that was taken.
+
+scan
+    Every token is compared, first in bytes, and the k′ best of each query token are kept (native/token_scan.hpp): the
+    k′-th similarity is that of the collection, and no document's other tokens are looked at.
+sample
+    With ``impute=kth`` eq. 4 is Σ_i max(max_j S_ij, m_i): of the retrieved tokens only the k′-th similarity must be
+    known. Where k′ is large, a scan of some documents tells it, and the rest is the sum of max with floors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.alignment import XTR
-from weft.search.imputed import Imputed, score_hits
-from weft.storage.segments import Allowed, Found, Plan, Segment, Terms, in_parts
-from weft.types import Hits, TokenVectors
+from weft.search.imputed import impute_registered
+from weft.storage.segments import Allowed, Found, Plan, Segment, Terms
+from weft.storage.segments.terms import similarities
+from weft.types import Hits, TokenRetrieval, TokenVectors
+
+RANK = 200
+"""A sample is so large that about this many of its tokens are among the best k′ …"""
+SAMPLED = 0.5
+"""… or, if it would be more than this share of the collection, all of that is scanned."""
+LEAST = 50_000
+"""Collections of so few tokens are always scanned."""
+
+Floats = NDArray[np.float32]
 
 
 def search_tokens(
@@ -23,98 +41,191 @@ def search_tokens(
     segments: Sequence[Segment],
     allowed: Sequence[Allowed],
     ranked: Sequence[NDArray[np.bool_]] | None,
-) -> list[Found]:
-    """Score from retrieved tokens alone (XTR eq. 4), over all segments together; return what that found in each."""
-    assert isinstance(plan.alignment, XTR)
-    pairs = list(zip(segments, allowed, strict=True))
-    ordinals = [segment.worth_comparing(query, plan, a) for segment, a in pairs]
-    tokens = sum(
-        segment.n_tokens if a.mask is None else int(np.diff(segment.offsets)[a.mask].sum()) for segment, a in pairs
-    )
-    parts = (
-        segment.comparable(query, some)
-        for segment, o in zip(segments, ordinals, strict=True)
-        for some in in_parts(segment, o)
-    )
-    hits, last = retrieve_tokens(query.n_tokens, parts, plan.alignment.retrieves(tokens))
-    empty = np.zeros(0, np.int64)
-    lengths = [np.diff(segment.offsets)[o] for segment, o in zip(segments, ordinals, strict=True)]
-    imputed = score_hits(hits, last, np.concatenate([empty, *lengths]), plan.alignment)
-    owner = np.repeat(np.arange(len(segments)), [len(o) for o in ordinals])[imputed.documents]
-    places = np.concatenate([empty, *ordinals])[imputed.documents]
-    found = []
-    for position in range(len(segments)):
-        mine = np.flatnonzero(owner == position)
-        if ranked is not None:
-            mine = mine[ranked[position][places[mine]]]
-        found.append(Found(places[mine], imputed.scores[mine], np.inf, _terms_of(imputed, mine)))
-    return found
-
-
-def _terms_of(imputed: Imputed, mine: NDArray[np.int64]) -> Any:
-    def terms(positions: NDArray[np.int64]) -> list[Terms]:
-        return [Terms(imputed.pairs(at), float(imputed.z[at])) for at in mine[positions].tolist()]
-
-    return terms
-
-
-def retrieve_tokens(
-    n: int, parts: Iterable[tuple[TokenVectors, TokenVectors]], k_prime: int
-) -> tuple[Hits, NDArray[np.float32]]:
-    """Return the hits, and each query token's last retrieved similarity, shape (n,).
+    search_sums: Callable[[Plan], list[Found]],
+) -> tuple[list[Found], TokenRetrieval]:
+    """Return what scores from retrieved tokens found in each segment, and how the tokens were retrieved.
 
     Parameters
     ----------
-    n : int
-        Number of query tokens.
-    parts : iterable of (query, documents)
-        Some documents, and the query of n tokens in the space of their vectors. `Hits.document` counts documents from 0
-        through all parts. Of equal similarities the first tokens are taken.
-    k_prime : int
-
-    Examples
-    --------
-    >>> query = TokenVectors.from_list([np.eye(2)])
-    >>> documents = [TokenVectors.from_list([[[0.9, 0.6], [0.1, 0.5]]]), TokenVectors.from_list([[[0.7, 0.3]]])]
-    >>> hits, last = retrieve_tokens(2, [(query, part) for part in documents], k_prime=2)
-    >>> hits.document.tolist(), [round(float(x), 2) for x in last]
-    ([0, 1, 0, 0], [0.7, 0.5])
+    query, plan, segments, allowed
+        Of the search, which is one under XTR.
+    ranked : one (N,) mask for each segment, optional
+        Documents that may be in the ranking; all may be retrieved from.
+    search_sums : function of a plan
+        Searches under the sum of max, with the floors of the plan.
     """
-    similarity: NDArray[Any] = np.empty((n, 0), dtype=np.float32)
-    document: NDArray[Any] = np.empty((n, 0), dtype=np.int64)
-    token: NDArray[Any] = np.empty((n, 0), dtype=np.int32)
-    base = 0
-    for query, part in parts:
-        # (n, kept + new): what was kept so far stands first, so that equal newcomers do not displace it.
-        similarity = np.concatenate([similarity, query.values @ part.values.astype(np.float32, copy=False).T], axis=1)
-        owner = np.repeat(np.arange(len(part)), part.lengths)
-        document = np.concatenate([document, np.broadcast_to(base + owner, (n, part.n_tokens))], axis=1)
-        position = (np.arange(part.n_tokens) - part.offsets[owner]).astype(np.int32)
-        token = np.concatenate([token, np.broadcast_to(position, (n, part.n_tokens))], axis=1)
-        base += len(part)
-        if similarity.shape[1] > k_prime:
-            best = largest(similarity, k_prime)
-            similarity, document, token = (np.take_along_axis(a, best, axis=1) for a in (similarity, document, token))
-    order = np.argsort(-similarity, axis=1, kind="stable")
-    similarity, document, token = (np.take_along_axis(a, order, axis=1) for a in (similarity, document, token))
-    kept = similarity.shape[1]
-    hits = Hits(np.repeat(np.arange(n, dtype=np.int32), kept), document.ravel(), token.ravel(), similarity.ravel())
-    return hits, similarity[:, -1] if kept else np.zeros(n, dtype=np.float32)
+    alignment = plan.alignment
+    assert isinstance(alignment, XTR)
+    tokens = _n_tokens(segments, allowed)
+    k_prime = min(alignment.retrieves(tokens), max(tokens, 1))
+    effort, share = plan.effort, RANK / k_prime
+    sampled = effort is not None and effort.refine != 0 and tokens > LEAST and share < SAMPLED
+    if sampled and alignment.impute == "kth":
+        last = _sampled_last(query, plan, segments, allowed, share, tokens)
+        return search_sums(plan.with_floors(last)), TokenRetrieval(k_prime, last, "sampled")
+    search = _native.TokenRetrieval(query.n_tokens, k_prime)
+    _retrieve(query, plan, segments, allowed, search)
+    last = search.settle()
+    scoring = _Scoring(query, plan, alignment, segments, _Documents.of(segments), last)
+    may = None if ranked is None else np.concatenate([np.zeros(0, bool), *ranked]).view(np.uint8)
+    return scoring.found(search, may), TokenRetrieval(k_prime, last, "exact" if effort is None else "scanned")
 
 
-def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Return where the k largest values of each row stand, (rows, k), ascending; of equal values the first.
+def _n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:
+    """Tokens of all documents that may be retrieved from."""
+    return sum(
+        segment.n_tokens if a.mask is None else int(np.diff(segment.offsets)[a.mask].sum())
+        for segment, a in zip(segments, allowed, strict=True)
+    )
 
-    Examples
-    --------
-    >>> largest(np.array([[3.0, 1.0, 2.0, 3.0, 2.0]]), 3).tolist()
-    [[0, 2, 3]]
-    """
-    chosen = np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
-    found = np.take_along_axis(values, chosen, axis=1)
-    last = found.min(axis=1, keepdims=True)
-    equal = values == last
-    for row in np.flatnonzero(equal.sum(axis=1) > (found == last).sum(axis=1)):  # more of them than fit
-        above = np.flatnonzero(values[row] > last[row])
-        chosen[row] = np.sort(np.concatenate([above, np.flatnonzero(equal[row])[: k - len(above)]]))
-    return chosen
+
+def _retrieve(
+    query: TokenVectors,
+    plan: Plan,
+    segments: Sequence[Segment],
+    allowed: Sequence[Allowed],
+    search: _native.TokenRetrieval,
+) -> None:
+    bases = _Documents.of(segments).bases
+    # The largest first: what its k′-th reaches, tokens of the others must reach, too.
+    for position in sorted(range(len(segments)), key=lambda i: -segments[i].n_tokens):
+        segments[position].retrieve_tokens(query, plan, allowed[position], search, int(bases[position]))
+
+
+def _sampled_last(
+    query: TokenVectors,
+    plan: Plan,
+    segments: Sequence[Segment],
+    allowed: Sequence[Allowed],
+    share: float,
+    tokens: int,
+) -> Floats:
+    """Each query token's k′-th similarity by a scan of some documents, taken evenly from all segments, (n,)."""
+    every = int(1 / share)
+    some, seen = [], 0
+    for a, segment in zip(allowed, segments, strict=True):
+        mask = np.zeros(len(segment), dtype=bool)
+        may = np.arange(len(segment)) if a.mask is None else np.flatnonzero(a.mask)
+        mask[may[-seen % every :: every]] = True
+        seen += len(may)
+        some.append(Allowed.of(mask))
+    sampled = _n_tokens(segments, some)
+    # Documents differ in length, so a sample is never just the share that it should be.
+    rank = max(round(RANK / share * sampled / max(tokens, 1)), 1)
+    search = _native.TokenRetrieval(query.n_tokens, rank)
+    _retrieve(query, plan, segments, some, search)
+    return search.settle()
+
+
+class _Documents(NamedTuple):
+    """The documents of all segments, counted through."""
+
+    bases: NDArray[np.int64]
+    """(segments + 1,)"""
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> _Documents:
+        bases = np.cumsum([0, *(len(segment) for segment in segments)]).astype(np.int64)
+        return cls(bases, np.concatenate([np.zeros(0, np.int64), *(np.diff(segment.offsets) for segment in segments)]))
+
+    def split(self, documents: NDArray[np.int32]) -> list[NDArray[np.int64]]:
+        """Return for each segment where its documents stand among these."""
+        owner = np.searchsorted(self.bases, documents, side="right") - 1
+        return [np.flatnonzero(owner == position) for position in range(len(self.bases) - 1)]
+
+
+class _Scores(NamedTuple):
+    """Documents, and what their scores are the sums of."""
+
+    documents: NDArray[np.int32]
+    values: Floats
+    """(N, n) what each query token counts, −∞ where nothing does"""
+    positions: NDArray[np.int32]
+    """(N, n) the token that counts; −1 where m_i stands in, or nothing"""
+
+
+class _Scoring(NamedTuple):
+    """From retrieved tokens to what was found in each segment."""
+
+    query: TokenVectors
+    plan: Plan
+    alignment: XTR
+    segments: Sequence[Segment]
+    documents: _Documents
+    last: Floats
+
+    def found(self, search: _native.TokenRetrieval, may: NDArray[np.uint8] | None) -> list[Found]:
+        missing = self.alignment.missing(self.last)
+        if missing is None and self.alignment.impute != "none":
+            scores = self._registered(search, may)
+        else:
+            divided = self.alignment.divides_by != "one"
+            best, _, values, positions = search.score(self.documents.lengths, missing, divided, self.plan.wanted, may)
+            scores = _Scores(best, values, positions)
+        return self._by_segment(scores)
+
+    def _parts(self, documents: NDArray[np.int32]) -> Iterator[tuple[Segment, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each segment with some of the documents, where they stand among these, and which they are there."""
+        places = self.documents.split(documents)
+        for segment, base, mine in zip(self.segments, self.documents.bases, places, strict=False):
+            if len(mine):
+                yield segment, mine, documents[mine].astype(np.int64) - base
+
+    def _maxima(self, documents: NDArray[np.int32]) -> tuple[Floats, NDArray[np.int32]]:
+        """max_j S_ij of some documents with the unrounded query, and the tokens that have it."""
+        best = np.empty((len(documents), self.query.n_tokens), dtype=np.float32)
+        positions = np.empty(best.shape, dtype=np.int32)
+        for segment, mine, ordinals in self._parts(documents):
+            best[mine], positions[mine] = segment.maxima(self.query, ordinals)
+        return best, positions
+
+    def _whole(self, documents: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether every token of a document was retrieved by a query token, (N, n)."""
+        least = np.empty((len(documents), self.query.n_tokens), dtype=np.float32)
+        for segment, mine, ordinals in self._parts(documents):
+            turned, vectors = segment.comparable(self.query, ordinals)
+            least[mine] = np.minimum.reduceat(similarities(turned, vectors), vectors.offsets[:-1], axis=1).T
+        whole: NDArray[np.bool_] = least >= self.last
+        return whole
+
+    def _registered(self, search: _native.TokenRetrieval, may: NDArray[np.uint8] | None) -> _Scores:
+        documents, *_ = search.maxima(int(self.documents.bases[-1]))
+        if may is not None:
+            documents = documents[may[documents] != 0]
+        best, positions = self._maxima(documents)
+        m = np.empty_like(best)
+        for segment, mine, ordinals in self._parts(documents):
+            m[mine] = impute_registered(self.query, self.alignment, segment, ordinals, self.last)
+        imputed = (m > best) | (best < self.last)
+        if bool((imputed & (best >= self.last)).any()):
+            imputed &= ~self._whole(documents)
+        return _Scores(documents, np.where(imputed, m, best), np.where(imputed, -1, positions).astype(np.int32))
+
+    def _by_segment(self, scores: _Scores) -> list[Found]:
+        counted = scores.values > -np.inf
+        of = {"one": 1, "query": max(self.query.n_tokens, 1), "sum": np.maximum(counted.sum(axis=1), 1)}
+        z = np.broadcast_to(of[self.alignment.divides_by], len(counted))
+        totals = (np.where(counted, scores.values, 0).sum(axis=1, dtype=np.float64) / z).astype(np.float32)
+
+        def terms_of(mine: NDArray[np.int64]) -> Callable[[NDArray[np.int64]], list[Terms]]:
+            def terms(places: NDArray[np.int64]) -> list[Terms]:
+                return [_terms(scores, row, float(z[row])) for row in mine[places].tolist()]
+
+            return terms
+
+        return [
+            Found((scores.documents[mine] - base).astype(np.int64), totals[mine], np.inf, terms_of(mine))
+            for base, mine in zip(self.documents.bases, self.documents.split(scores.documents), strict=False)
+        ]
+
+
+def _terms(scores: _Scores, row: int, z: float) -> Terms:
+    counted = np.flatnonzero(scores.values[row] > -np.inf)
+    pairs = Hits.trusted(
+        query_token=counted.astype(np.int32),
+        document=np.zeros(len(counted), np.int64),
+        document_token=scores.positions[row][counted],
+        similarity=scores.values[row][counted],
+    )
+    return Terms(pairs, z)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import Arrays
 from weft.storage.codecs.clustering import Floats
 from weft.storage.segments.plan import Allowed, Bar, Found, Plan
 from weft.storage.segments.reading import Spans, unpack_salience, unpack_spans
-from weft.storage.segments.tops import Top
 from weft.types import TokenVectors
 
 if TYPE_CHECKING:
@@ -214,12 +214,14 @@ class Segment(ABC):
         """Find the best documents for one query."""
 
     @abstractmethod
-    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:
-        """Return the best similarities of each query token here, or None where too little is known of the k′-th."""
+    def retrieve_tokens(
+        self, query: TokenVectors, plan: Plan, allowed: Allowed, into: _native.TokenRetrieval, base: int
+    ) -> None:
+        """Add the tokens of allowed documents that can be among the best k′ of a query token (XTR eq. 3)."""
 
     @abstractmethod
-    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:
-        """Return the documents whose tokens a query's tokens should be compared with, ascending."""
+    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
+        """Return for each of some documents, all with tokens, max_j S_ij and the first token that has it, (N, n)."""
 
     @abstractmethod
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:

@@ -23,9 +23,7 @@ from weft.storage.codecs.base import Codebook, Codec
 from weft.storage.codecs.clustering import Floats, encode, padded_dim
 from weft.storage.segments.base import Segment
 from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Terms
-from weft.storage.segments.sample import Sample, take_sample
-from weft.storage.segments.terms import aligned_terms, floor_terms, max_pairs, score_documents
-from weft.storage.segments.tops import LEAST_RANK, Top
+from weft.storage.segments.terms import aligned_terms, max_pairs, score_documents
 from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
@@ -39,6 +37,8 @@ SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
 """Where they have none, this many times as many as by default must be scored in full for the same recall."""
+FLOORED = 3
+"""Under XTR, this many times as many: candidates are found by the sum of max, which floors reorder."""
 LEAST_CELLS = 10
 LEAST_K_PRIME = 512
 LEAST_CANDIDATES = 15
@@ -156,11 +156,6 @@ class CodedSegment(Segment):
     def _turned(self, query: TokenVectors) -> TokenVectors:
         return TokenVectors.trusted(self.rotate(query.values), query.offsets, query.token_ids, query.salience)
 
-    @cached_property
-    def sample(self) -> Sample:
-        """Some of its tokens in the space of the codes."""
-        return take_sample(self)
-
     # -- the engine ----------------------------------------------------------------------------------
 
     @cached_property
@@ -271,8 +266,6 @@ class CodedSegment(Segment):
     def _terms(
         self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> list[Terms]:
-        if plan.missing is not None:
-            return floor_terms(*self.comparable(query, ordinals[positions]), plan.z(query.n_tokens), plan.missing)
         return aligned_terms(*self._compared(query, plan, ordinals[positions]), plan.alignment)
 
     def _search_exactly(self, query: TokenVectors, rotated: Floats, plan: Plan, allowed: Allowed) -> Found:
@@ -299,6 +292,8 @@ class CodedSegment(Segment):
         """Return the documents worth scoring, best first; raise the bar for other segments."""
         kept = max(allowed.number, 1) / max(len(self), 1)
         by_default = REFINE if self.sketched else UNSKETCHED * REFINE
+        if plan.missing is not None:
+            by_default *= FLOORED
         keep = max(effort.refine or max(by_default, 4 * plan.k), plan.k)
         cells, k_prime = CELLS, self._k_prime
         # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
@@ -346,23 +341,22 @@ class CodedSegment(Segment):
 
     # -- tokens --------------------------------------------------------------------------------------
 
-    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:
-        if plan.effort is None:
-            return None
-        values, tokens = self.sample.values, self.n_tokens
-        if allowed.mask is not None:
-            values = values[allowed.mask[self.sample.document]]
-            tokens = int(np.diff(self.offsets)[allowed.mask].sum())
-        weight = tokens / max(len(values), 1)
-        if weight > 1 and k_prime < LEAST_RANK * weight:
-            return None
-        return [Top.of(self.rotate(query.values) @ values.T, weight, k_prime)]
+    def retrieve_tokens(
+        self, query: TokenVectors, plan: Plan, allowed: Allowed, into: _native.TokenRetrieval, base: int
+    ) -> None:
+        if not allowed.number:
+            return
+        self._verify_documents("codes", self.with_tokens(allowed.mask).astype(np.int32))
+        flags = None if allowed.mask is None else allowed.mask.view(np.uint8)
+        self._engine.scan_tokens(into, self.rotate(query.values), flags, base, plan.effort is None)
 
-    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:
-        if plan.effort is None:
-            return self.with_tokens(allowed.mask)
-        listed = self.probe(self.rotate(query.values), plan, plan.effort, allowed, Bar())
-        return np.sort(listed.astype(np.int64))
+    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
+        listed = ordinals.astype(np.int32)
+        self._verify_documents("codes", listed)
+        found, _, _, tokens, similarity = self._engine.best(self.rotate(query.values), listed, len(listed), 0)
+        back = np.empty(len(found), dtype=np.int64)
+        back[np.argsort(listed, kind="stable")] = np.argsort(found, kind="stable")
+        return similarity[back], tokens[back]
 
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         return self._turned(query), self.decoded(ordinals.astype(np.int32))

@@ -8,11 +8,11 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.storage.codecs.clustering import Floats, encode
 from weft.storage.segments.base import Segment, in_parts
 from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Terms
-from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents
-from weft.storage.segments.tops import Top, greatest, similarities
+from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents, similarities
 from weft.types import TokenVectors
 
 
@@ -67,32 +67,36 @@ class FlatSegment(Segment):
         filled = len(self) > 0 and bool((self.offsets[1:] > self.offsets[:-1]).all())
         return self.select(np.arange(len(self))) if filled else None
 
-    def _search_above(
-        self, query: TokenVectors, plan: Plan, missing: NDArray[np.float32], ordinals: NDArray[np.int64]
-    ) -> Found:
+    def _search_above(self, query: TokenVectors, plan: Plan, missing: Floats, ordinals: NDArray[np.int64]) -> Found:
         """XTR's candidates are the documents of which a token reaches its m_i."""
-        parts = []
-        for some in in_parts(self, ordinals):
-            documents = self.select(some)
-            parts.append(greatest(similarities(query, documents), documents))
-        maxima = np.concatenate(parts, axis=1)
-        found = (maxima >= missing[:, None]).any(axis=0)
-        scores = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0)
-        return _best(
-            ordinals[found], scores / np.float32(plan.z(query.n_tokens)), plan, partial(self._terms, query, plan)
-        )
+        parts = [self.maxima(query, some)[0] for some in in_parts(self, ordinals)]
+        maxima = np.concatenate(parts)
+        found = (maxima >= missing).any(axis=1)
+        scores = np.maximum(maxima[found], missing).sum(axis=1) / np.float32(plan.z(query.n_tokens))
+        return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
+
+    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
+        documents = self.select(ordinals)
+        S = similarities(query, documents)
+        found = [(part.max(axis=1), part.argmax(axis=1)) for part in np.split(S, documents.offsets[1:-1], axis=1)]
+        return np.array([value for value, _ in found], np.float32), np.array([token for _, token in found], np.int32)
 
     def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
         if plan.missing is not None:
             return floor_terms(query, self.select(ordinals), plan.z(query.n_tokens), plan.missing)
         return aligned_terms(query, self.select(ordinals), plan.alignment)
 
-    def tops(self, query: TokenVectors, plan: Plan, allowed: Allowed, k_prime: int) -> list[Top] | None:  # noqa: ARG002
-        ordinals = self.with_tokens(allowed.mask)
-        return [Top.of(similarities(query, self.select(some)), 1.0, k_prime) for some in in_parts(self, ordinals)]
-
-    def worth_comparing(self, query: TokenVectors, plan: Plan, allowed: Allowed) -> NDArray[np.int64]:  # noqa: ARG002
-        return self.with_tokens(allowed.mask)
+    def retrieve_tokens(
+        self,
+        query: TokenVectors,
+        plan: Plan,  # noqa: ARG002
+        allowed: Allowed,
+        into: _native.TokenRetrieval,
+        base: int,
+    ) -> None:
+        for some in in_parts(self, self.with_tokens(allowed.mask)):
+            documents = self.select(some)
+            into.add(similarities(query, documents), documents.offsets, base + some)
 
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         return query, self.select(ordinals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +85,10 @@ class Plan:
     """How many there are in all segments: a segment's effort is by its share of them."""
     missing: NDArray[np.float32] | None = None
     """(n,) what a query token counts where it finds less (XTR eq. 4), if scores come from floors."""
+
+    def with_floors(self, missing: NDArray[np.float32]) -> Plan:
+        """Return the plan of a sum of max in which a query token counts m_i, `missing` (n,), at the least."""
+        return replace(self, missing=missing)
 
     def z(self, n: int) -> float:
         """Z of sums over the n query tokens, one pair each: the alignment divides by n, or not at all."""
