@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 import weft
 from strategies import problems
 from weft import Document, TokenVectors, WeftError
+from weft.evaluation.imputed_hits import largest
 from weft.search import Index
-from weft.search.tokens import largest
 from weft.storage.pruning import prune
 
 

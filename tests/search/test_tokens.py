@@ -59,7 +59,7 @@ def brute_force(query, documents, k_prime, impute):
     kth = -np.sort(-joined, axis=1)[:, k_prime - 1]
     scores = []
     for S in all_S:
-        retrieved = S >= kth[:, None] - 1e-9
+        retrieved = kth[:, None] - 1e-9 <= S
         if not retrieved.any():
             scores.append(-np.inf)
             continue

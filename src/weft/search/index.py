@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.alignment import Alignment, InBatchTokenRetrieval
+from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
 from weft.checks import MOST_COUNT, check_count
 from weft.errors import invalid
 from weft.search.merged import Query, rank
@@ -136,7 +136,8 @@ class Index(Store):
             Look at every document: the ranking is then certified, and its margin known.
         n_probe, k_prime, refine : int, optional
             How hard to look in large segments: cells probed and document tokens looked at for each query token, and
-            documents scored in full. The defaults suit recall@10 around 0.98.
+            documents scored in full. The defaults suit recall@10 around 0.98. Under XTR ``refine=0`` scores from
+            retrieved tokens alone.
         beta_q : float, optional
             Search with the top β_q of the query's tokens by salience (ALIGNER §3.2).
         among : collection of str, optional
@@ -161,9 +162,10 @@ class Index(Store):
             ("k_prime", k_prime),
             ("refine", refine),
         ):
-            # Under XTR documents need not be scored in full: refine=0 scores from retrieved tokens alone.
-            if (value is not None or name in ("k", "threads")) and not (name == "refine" and value == 0):
-                check_count(value, name, "search", MOST_COUNT)
+            if value is not None or name in ("k", "threads"):
+                alone = name == "refine" and value == 0 and isinstance(self._chosen(alignment), XTR)
+                if not alone:  # XTR scores from retrieved tokens alone with refine=0
+                    check_count(value, name, "search", MOST_COUNT)
         batch = self._queries(queries)
         rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
         if beta_q is not None:
@@ -173,7 +175,7 @@ class Index(Store):
             batch = batch.without_salience()
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
-            chosen = searchable(self.alignment) if alignment is None else alignment
+            chosen = self._chosen(alignment)
             allowed = self._allowed(view, filter)
             ranked = None if among is None else self._masks(view, *In(ID, tuple(among)).to_sql())
             plan = Plan(k, chosen, effort, threads, sum(a.number for a in allowed))
@@ -187,6 +189,10 @@ class Index(Store):
             if view.missing:
                 found = [replace(one, missing=view.missing, certified=False, margin=None) for one in found]
             return found
+
+    def _chosen(self, alignment: Alignment | None) -> Alignment:
+        """The alignment asked for, or the index's own."""
+        return searchable(self.alignment) if alignment is None else alignment
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
