@@ -8,6 +8,8 @@
 #   apt-get install -y strace e2fsprogs
 # Optional, for the tests of the search page in a browser (otherwise they are skipped), and for pictures:
 #   apt-get install -y chromium fonts-dejavu-core
+# Optional, for the tests of the kernels for AArch64 (otherwise they are skipped; `make test-neon` insists):
+#   apt-get install -y g++-aarch64-linux-gnu qemu-user
 
 PYTHON ?= python3
 VENV   := .venv
@@ -21,7 +23,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-fuzz test-faults lint format bench docs clean
+.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-neon test-fuzz test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -117,6 +119,11 @@ test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and U
 		tests/native/test_kernels.py tests/storage/test_segment.py tests/search/test_coded.py \
 		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py \
 		tests/storage/test_crafted.py tests/generative/test_corpus_index_crafted.py
+
+test-neon: $(VENV)/.ready  ## the kernels for AArch64, cross-compiled, under qemu: under a minute
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool > /dev/null || \
+		{ echo "no $$tool: apt-get install -y g++-aarch64-linux-gnu qemu-user" >&2; exit 1; }; done
+	$(BIN)/python -m pytest -q tests/native/test_neon.py
 
 test-fuzz: $(VENV)/.ready  ## anything as a segment, a corpus index, a filter, a query: a few minutes
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 -q -k "test_any" tests/storage/test_crafted.py tests/storage/test_arguments.py \
