@@ -1,0 +1,234 @@
+"""Our index at its default effort, no knobs: recall, filters, throughput. Writes a section of benchmarks/RESULTS.md.
+
+    python benchmarks/engines/defaults.py --data DATA/s10k DATA/s100k DATA/real_weft --indexes INDEXES
+    python benchmarks/engines/defaults.py --data DATA/s10k …        one set; lines of the others stay as they are
+    python benchmarks/engines/defaults.py --report                  only writes the section anew
+
+Workloads are made by `run.py`; an index that is not there is built. CPU time is that of the whole process. Every query
+is asked alone (`Index.search(query, k=k)`), in three rounds; a query's time is the median of its rounds. Recall is given
+for the reported queries and, apart from them, for those that defaults may be chosen on.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before the other imports: thread pools read these when they start.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from adapters import weft
+from run import machine, read
+from workload import REPORTED, Workload, exact_rerank
+
+from weft import Document, Index, Ranking, simd_level
+
+sys.path.append(str(Path(__file__).parents[1]))
+from results_file import RESULTS, write_section
+
+BARS = {10: 0.98, 100: 0.95}  # recall@k of a search for k
+PARTS = 1000
+THREADS = (1, 2)
+ROUNDS = 3
+
+
+class Kept(NamedTuple):
+    """A filter, and the share of documents that it lets through."""
+
+    share: str
+    filter: str | None
+    parts: int
+
+
+FILTERS = (Kept("all", None, PARTS), Kept("1 %", "part < 10", 10), Kept("0.1 %", "part == 0", 1))
+
+
+def parts(work: Workload) -> np.ndarray:
+    """A number below 1,000 for each document, at random: what the filters ask for."""
+    return np.random.default_rng(0).integers(0, PARTS, work.documents)
+
+
+class Marked(weft.Engine):
+    """The index of this project, each document with its part as metadata."""
+
+    def texts(self, work: Any) -> Iterator[tuple[Any, np.ndarray]]:
+        of = parts(work)
+        for name, vectors in super().texts(work):
+            yield Document(name, "", {"part": int(of[int(name)])}), vectors
+
+
+# -- measuring ---------------------------------------------------------------------------------------
+
+
+def recall(rankings: list[Ranking], truth: list[np.ndarray], k: int) -> float:
+    """Mean share of the exact top k that was found."""
+    shares = [
+        len(np.intersect1d([int(name) for name in ranking.ids[:k]], wanted[:k])) / max(min(k, len(wanted)), 1)
+        for ranking, wanted in zip(rankings, truth, strict=True)
+    ]
+    return round(float(np.mean(shares)), 4)
+
+
+def timed(queries: list[np.ndarray], ask: Callable[[np.ndarray], Ranking]) -> tuple[np.ndarray, list[Ranking]]:
+    """CPU ms of every query, the median of the rounds, and its ranking."""
+    times = np.empty((ROUNDS, len(queries)))
+    found: list[Ranking] = []
+    for line in times:
+        found = []
+        for i, query in enumerate(queries):
+            cpu = time.process_time()
+            found.append(ask(query))
+            line[i] = time.process_time() - cpu
+    return np.median(times, axis=0) * 1e3, found
+
+
+def searches(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
+    """Recall and cost at k = 10 and 100, without a filter and with two."""
+    of = parts(work)
+    exact = work.truth()
+    for share, kept, below in FILTERS:
+        allowed = np.flatnonzero(of < below).astype(np.int32)
+        truth = list(exact) if kept is None else [exact_rerank(work, query, allowed)[:100] for query in work.queries]
+        index.search(work.queries[0], k=10)
+        cpu = time.process_time()
+        index.search(work.queries[0], k=10, filter=kept)
+        first = (time.process_time() - cpu) * 1e3  # a filter is evaluated once, for all queries that come with it
+        for k in BARS:
+            costs: dict[str, Any] = {}
+            for hits in (False, True):
+
+                def ask(query: np.ndarray, k: int = k, kept: str | None = kept, hits: bool = hits) -> Ranking:
+                    return index.search(query, k=k, filter=kept, hits=hits)[0]
+
+                times, found = timed(work.queries[:REPORTED], ask)
+                costs["with_pairs_cpu_ms" if hits else "cpu_ms"] = round(float(times.mean()), 3)
+                if not hits:
+                    costs["cpu_ms_p95"] = round(float(np.percentile(times, 95)), 3)
+                    other = [ask(query) for query in work.queries[REPORTED:]]
+            yield {
+                "what": "search", "k": k, "documents_kept": len(allowed), "kept": share, **costs,
+                "first_cpu_ms": None if kept is None else round(first, 2),
+                "recall10": recall(found, truth[:REPORTED], 10), "recall": recall(found, truth[:REPORTED], k),
+                "recall_tuning": recall(other, truth[REPORTED:], k),
+            }  # fmt: skip
+
+
+def throughput(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
+    """Queries a second when 1 and 2 threads ask, each query a call."""
+    for threads in THREADS:
+        rates = []
+        for _ in range(ROUNDS):
+            waiting = iter(work.queries * 2)
+
+            def ask(waiting: Iterator[np.ndarray] = waiting) -> None:
+                for query in waiting:  # next() of a list's iterator is one step under the interpreter's lock
+                    index.search(query, k=10, hits=False)
+
+            started = [threading.Thread(target=ask) for _ in range(threads)]
+            wall, cpu = time.perf_counter(), time.process_time()
+            for thread in started:
+                thread.start()
+            for thread in started:
+                thread.join()
+            count = 2 * len(work.queries)
+            rates.append((count / (time.perf_counter() - wall), (time.process_time() - cpu) / count * 1e3))
+        rate, cost = sorted(rates)[len(rates) // 2]
+        yield {"what": "throughput", "threads": threads, "queries_a_second": round(rate, 1), "cpu_ms": round(cost, 3)}
+
+
+def measure(work: Workload, folder: Path) -> Iterator[dict[str, Any]]:
+    engine = Marked()
+    if not (folder / "index").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        engine.build(work, folder)
+    engine.open(work, folder)
+    for query in work.queries:  # the first searches verify what they read
+        engine.index.search(query, k=100)
+    yield from searches(engine.index, work)
+    yield from throughput(engine.index, work)
+
+
+# -- the section -------------------------------------------------------------------------------------
+
+
+def percent(value: float, bar: float | None) -> str:
+    return f"{value:.3f}" if bar is None or value >= bar else f"**{value:.3f}**"
+
+
+def section(lines: list[dict[str, Any]]) -> list[str]:
+    latest = {(line["data"], line["what"], line.get("kept"), line.get("k"), line.get("threads")): line for line in lines}
+    kept = list(latest.values())
+    of_sets = {line["data"]: line for line in kept}
+    about = next(iter(of_sets.values()))["machine"]
+    loads = [line["load"] for line in kept]
+    out = [
+        f"{about['cpu']}, {about['cores']} cores, kernels {', '.join(sorted({line['simd'] for line in kept}))}; load average "
+        f"{min(loads):.1f} to {max(loads):.1f}. Command: `python benchmarks/engines/defaults.py` (see its head).",
+        "",
+        "`Index.search(query, k=k)` without any setting of effort. Bars: recall@10 ≥ .98 at k = 10, recall@100 ≥ .95 at k = 100; bold: missed. "
+        "Tuning: the 100 queries that defaults may be chosen on, apart from the 100 that are reported. CPU ms a query without the aligned pairs "
+        "(`hits=False`), p95, and with them; \"first\": the first query with a filter, which evaluates it.",
+        "",
+        "| set | documents | tokens | filter keeps | k | recall@k | recall@k, tuning | recall@10 | CPU ms | p95 | with pairs | first |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]  # fmt: skip
+    for line in kept:
+        if line["what"] == "search":
+            bar = BARS[line["k"]] if line["kept"] == "all" else None
+            first = "–" if line["first_cpu_ms"] is None else f"{line['first_cpu_ms']:.1f}"
+            out.append(
+                f"| {line['data']} | {line['documents']:,} | {line['tokens']:,} | {line['kept']} ({line['documents_kept']:,}) | {line['k']} "
+                f"| {percent(line['recall'], bar)} | {percent(line['recall_tuning'], bar)} | {line['recall10']:.3f} | {line['cpu_ms']:.2f} "
+                f"| {line['cpu_ms_p95']:.2f} | {line['with_pairs_cpu_ms']:.2f} | {first} |"
+            )
+    out += [
+        "",
+        "Throughput, k = 10, a call for each query:",
+        "",
+        "| set | threads | queries/s | a thread | CPU ms |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for line in kept:
+        if line["what"] == "throughput":
+            rate = line["queries_a_second"]
+            out.append(
+                f"| {line['data']} | {line['threads']} | {rate:.0f} | {rate / line['threads']:.0f} | {line['cpu_ms']:.2f} |"
+            )
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of workloads")
+    parser.add_argument("--indexes", type=Path, default=Path("build/engines/indexes"))
+    parser.add_argument("--results", type=Path, default=Path("build/engines/defaults.jsonl"))
+    parser.add_argument("--report", action="store_true", help="write the section of RESULTS.md from all lines")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    for folder in options.data:
+        work = Workload(folder)
+        common = {
+            "data": work.name, "documents": work.documents, "tokens": work.tokens, "machine": machine(), "simd": simd_level(),
+        }  # fmt: skip
+        for line in measure(work, options.indexes / work.name / "defaults"):
+            found = {**common, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), "load": round(os.getloadavg()[0], 2), **line}
+            print(json.dumps({key: value for key, value in found.items() if key != "machine"}), flush=True)
+            with options.results.open("a", encoding="utf-8") as results:
+                results.write(json.dumps(found) + "\n")
+    if options.report:
+        write_section("defaults", "Default effort", section(read(str(options.results))), options.output)
+
+
+if __name__ == "__main__":
+    main()
