@@ -153,8 +153,9 @@ endif
 # Peers live in their own environment. tachiom's wheel needs glibc 2.39: elsewhere name an interpreter that has it,
 # TACHIOM=/path/to/python (benchmarks/engines/README.md says how to get one).
 PEERS   := .venv-peers
+STORES  := "lancedb==0.40.0" "pyarrow==26.0.1" "qdrant-edge-py==0.9.0"
 DATA    ?= build/engines
-SETS    ?= s10k s100k real
+SETS    ?= s10k s100k real real_weft
 ENGINES ?=
 TACHIOM ?= $(PEERS)/bin/python
 
@@ -162,6 +163,7 @@ $(PEERS)/.ready:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python $(PIP) install -c constraints.txt torch numpy
 	$(PEERS)/bin/python $(PIP) install -c constraints.txt faiss-cpu maxsim-cpu "colbert-ai==0.2.22" ninja setuptools
+	$(PEERS)/bin/python $(PIP) install -c constraints.txt $(STORES)
 	-$(PEERS)/bin/python $(PIP) install --only-binary=:all: "tachiom==0.4.0"
 	@touch $@
 
@@ -171,6 +173,8 @@ bench-engines: $(VENV)/.minilm $(PEERS)/.ready  ## our index beside other engine
 		--results $(DATA)/results.jsonl --peers-python $(PEERS)/bin/python $(if $(ENGINES),--engines $(ENGINES)) \
 		--python tachiom=$(TACHIOM) --python tachiom64=$(TACHIOM)
 	$(BIN)/python benchmarks/engines/report.py --results $(DATA)/results.jsonl
+	$(BIN)/python benchmarks/engines/defaults.py --data $(addprefix $(DATA)/,$(SETS)) --indexes $(DATA)/indexes \
+		--results $(DATA)/defaults.jsonl --report
 
 # LanceDB and Qdrant Edge. N: documents for our index; PEERS_N: for all engines side by side; GRAPH_N: for a graph over
 # multivectors; 0 leaves a size out. `make bench-stream N=2000 PEERS_N=0 GRAPH_N=0 OUTPUT=build/stream/small.md` is a
@@ -184,7 +188,7 @@ STREAM_RESULTS ?= build/stream/$(notdir $(OUTPUT:.md=.jsonl))
 
 $(STREAM)/.ready:
 	$(PYTHON) -m venv $(STREAM)
-	$(STREAM)/bin/python $(PIP) install -c constraints.txt numpy "lancedb==0.40.0" "pyarrow==26.0.1" "qdrant-edge-py==0.9.0"
+	$(STREAM)/bin/python $(PIP) install -c constraints.txt numpy $(STORES)
 	@touch $@
 
 .PHONY: bench-stream

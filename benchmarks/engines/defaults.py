@@ -5,8 +5,8 @@
     python benchmarks/engines/defaults.py --report                  only writes the section anew
 
 Workloads are made by `run.py`; an index that is not there is built. CPU time is that of the whole process. Every query
-is asked alone (`Index.search(query, k=k)`), in three rounds; a query's time is the median of its rounds. Recall is given
-for the reported queries and, apart from them, for those that defaults may be chosen on.
+is asked alone (`Index.search(query, k=k)`), in three rounds; a query's time is the median of its rounds. Recall is
+given for the reported queries and, apart from them, for those that defaults may be chosen on.
 """
 
 from __future__ import annotations
@@ -161,50 +161,60 @@ def measure(work: Workload, folder: Path) -> Iterator[dict[str, Any]]:
 # -- the section -------------------------------------------------------------------------------------
 
 
-def percent(value: float, bar: float | None) -> str:
-    return f"{value:.3f}" if bar is None or value >= bar else f"**{value:.3f}**"
+ABOUT = """\
+`Index.search(query, k=k)` without any setting of effort. Bars: recall@10 ≥ .98 at k = 10, recall@100 ≥ .95 at k = 100;
+bold: missed. Tuning: the 100 queries that defaults may be chosen on, apart from the 100 that are reported. CPU ms of a
+query: without the aligned pairs (`hits=False`), its 95th percentile, and with them. "First": the first query with a
+filter, which evaluates it; the next ones find it evaluated."""
+HEAD = (
+    "set", "documents", "tokens", "filter keeps", "k", "recall@k", "recall@k, tuning", "recall@10", "CPU ms", "p95",
+    "with pairs", "first",
+)  # fmt: skip
+
+
+def row(line: dict[str, Any]) -> str:
+    bar = BARS[line["k"]] if line["kept"] == "all" else 0.0
+    first = line["first_cpu_ms"]
+    cells = [
+        line["data"],
+        f"{line['documents']:,}",
+        f"{line['tokens']:,}",
+        f"{line['kept']} ({line['documents_kept']:,})",
+        str(line["k"]),
+        *(f"{r:.3f}" if r >= bar else f"**{r:.3f}**" for r in (line["recall"], line["recall_tuning"])),
+        f"{line['recall10']:.3f}",
+        *(f"{line[cost]:.2f}" for cost in ("cpu_ms", "cpu_ms_p95", "with_pairs_cpu_ms")),
+        "–" if first is None else f"{first:.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def section(lines: list[dict[str, Any]]) -> list[str]:
-    latest = {(line["data"], line["what"], line.get("kept"), line.get("k"), line.get("threads")): line for line in lines}
-    kept = list(latest.values())
-    of_sets = {line["data"]: line for line in kept}
-    about = next(iter(of_sets.values()))["machine"]
-    loads = [line["load"] for line in kept]
-    out = [
-        f"{about['cpu']}, {about['cores']} cores, kernels {', '.join(sorted({line['simd'] for line in kept}))}; load average "
-        f"{min(loads):.1f} to {max(loads):.1f}. Command: `python benchmarks/engines/defaults.py` (see its head).",
+    kinds = ("data", "what", "kept", "k", "threads")
+    kept = list({tuple(line.get(kind) for kind in kinds): line for line in lines}.values())
+    about, loads = kept[-1]["machine"], [line["load"] for line in kept]
+    levels = ", ".join(sorted({line["simd"] for line in kept}))
+    rates = [
+        (line["data"], line["threads"], line["queries_a_second"], line["cpu_ms"])
+        for line in kept
+        if line["what"] == "throughput"
+    ]
+    return [
+        f"{about['cpu']}, {about['cores']} cores, {levels}; load average {min(loads):.1f} to {max(loads):.1f}.",
+        "Command: `python benchmarks/engines/defaults.py` (its head says how).",
         "",
-        "`Index.search(query, k=k)` without any setting of effort. Bars: recall@10 ≥ .98 at k = 10, recall@100 ≥ .95 at k = 100; bold: missed. "
-        "Tuning: the 100 queries that defaults may be chosen on, apart from the 100 that are reported. CPU ms a query without the aligned pairs "
-        "(`hits=False`), p95, and with them; \"first\": the first query with a filter, which evaluates it.",
+        ABOUT,
         "",
-        "| set | documents | tokens | filter keeps | k | recall@k | recall@k, tuning | recall@10 | CPU ms | p95 | with pairs | first |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]  # fmt: skip
-    for line in kept:
-        if line["what"] == "search":
-            bar = BARS[line["k"]] if line["kept"] == "all" else None
-            first = "–" if line["first_cpu_ms"] is None else f"{line['first_cpu_ms']:.1f}"
-            out.append(
-                f"| {line['data']} | {line['documents']:,} | {line['tokens']:,} | {line['kept']} ({line['documents_kept']:,}) | {line['k']} "
-                f"| {percent(line['recall'], bar)} | {percent(line['recall_tuning'], bar)} | {line['recall10']:.3f} | {line['cpu_ms']:.2f} "
-                f"| {line['cpu_ms_p95']:.2f} | {line['with_pairs_cpu_ms']:.2f} | {first} |"
-            )
-    out += [
+        f"| {' | '.join(HEAD)} |",
+        "| --- |" + " ---: |" * (len(HEAD) - 1),
+        *(row(line) for line in kept if line["what"] == "search"),
         "",
-        "Throughput, k = 10, a call for each query:",
+        "Throughput, k = 10, 1 and 2 threads that ask, a call for each query:",
         "",
         "| set | threads | queries/s | a thread | CPU ms |",
         "| --- | ---: | ---: | ---: | ---: |",
+        *(f"| {data} | {n} | {rate:.0f} | {rate / n:.0f} | {cost:.2f} |" for data, n, rate, cost in rates),
     ]
-    for line in kept:
-        if line["what"] == "throughput":
-            rate = line["queries_a_second"]
-            out.append(
-                f"| {line['data']} | {line['threads']} | {rate:.0f} | {rate / line['threads']:.0f} | {line['cpu_ms']:.2f} |"
-            )
-    return out
 
 
 def main() -> None:
@@ -219,7 +229,8 @@ def main() -> None:
     for folder in options.data:
         work = Workload(folder)
         common = {
-            "data": work.name, "documents": work.documents, "tokens": work.tokens, "machine": machine(), "simd": simd_level(),
+            "data": work.name, "documents": work.documents, "tokens": work.tokens, "machine": machine(),
+            "simd": simd_level(),
         }  # fmt: skip
         for line in measure(work, options.indexes / work.name / "defaults"):
             found = {**common, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), "load": round(os.getloadavg()[0], 2), **line}

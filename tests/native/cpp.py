@@ -43,7 +43,7 @@ def build(folder: Path, *options: str) -> Path:
 
 
 def leaving(folder: Path, level: str, namespace: str, nm: str = "nm") -> list[str]:
-    """Functions of the level's files that the linker may take for another file's, which this machine may not be able to run."""
+    """Functions of a level's files that the linker may take in place of another file's: a machine may not run them."""
     objects = sorted(folder.glob(f"**/weft_kernels.dir/*_{level}.cpp.o"))
     if not objects:
         pytest.skip("this machine's kind has no such level")
