@@ -4,7 +4,8 @@
 
 Knobs are chosen on tuning queries, for every bar of recall the cheapest setting that reaches it there, and reported on
 other queries, which no choice has seen. Searches for k = 10 and for k = 100 are tuned apart; an engine is asked for k
-documents. Prints JSON lines. The time is CPU time of the whole process, so threads that an engine starts on its own count too.
+documents. Prints JSON lines. The time is CPU time of the whole process, so threads that an engine starts on its own
+count too.
 """
 
 import os
@@ -103,7 +104,7 @@ class Searches:
         return times, found
 
     def choose(self, k: int) -> list[tuple[dict[str, Any], list[float]]]:
-        """The settings to report, each with the bars that it was chosen for; where none is reached, the best by recall."""
+        """The settings to report, each with the bars it was chosen for; where none is reached, the best by recall."""
         queries, truth = self.tuning
         tried: list[tuple[float, float, dict[str, Any]]] = []  # cost, recall, setting
         for knob in self.engine.knobs(self.work, k):
