@@ -2,6 +2,7 @@
 
     python benchmarks/engines/defaults.py --data DATA/s10k DATA/s100k DATA/real_weft --indexes INDEXES
     python benchmarks/engines/defaults.py --data DATA/s10k …        one set; lines of the others stay as they are
+    python benchmarks/engines/defaults.py --data … --recall         no times, which a busy machine would spoil
     python benchmarks/engines/defaults.py --report                  only writes the section anew
 
 Workloads are made by `run.py`; an index that is not there is built. CPU time is that of the whole process. Every query
@@ -23,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,21 +81,19 @@ def recall(rankings: list[Ranking], truth: list[np.ndarray], k: int) -> float:
     return round(float(np.mean(shares)), 4)
 
 
-def timed(queries: list[np.ndarray], ask: Callable[[np.ndarray], Ranking]) -> tuple[np.ndarray, list[Ranking]]:
-    """CPU ms of every query, the median of the rounds, and its ranking."""
+def timed(queries: list[np.ndarray], ask: Callable[[np.ndarray], Ranking]) -> np.ndarray:
+    """CPU ms of every query, the median of the rounds."""
     times = np.empty((ROUNDS, len(queries)))
-    found: list[Ranking] = []
     for line in times:
-        found = []
         for i, query in enumerate(queries):
             cpu = time.process_time()
-            found.append(ask(query))
+            ask(query)
             line[i] = time.process_time() - cpu
-    return np.median(times, axis=0) * 1e3, found
+    return np.median(times, axis=0) * 1e3
 
 
-def searches(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
-    """Recall and cost at k = 10 and 100, without a filter and with two."""
+def searches(index: Index, work: Workload, *, times: bool) -> Iterator[dict[str, Any]]:
+    """Recall, and cost if wanted, at k = 10 and 100, without a filter and with two."""
     of = parts(work)
     exact = work.truth()
     for share, kept, below in FILTERS:
@@ -104,23 +104,26 @@ def searches(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
         index.search(work.queries[0], k=10, filter=kept)
         first = (time.process_time() - cpu) * 1e3  # a filter is evaluated once, for all queries that come with it
         for k in BARS:
-            costs: dict[str, Any] = {}
-            for hits in (False, True):
 
-                def ask(query: np.ndarray, k: int = k, kept: str | None = kept, hits: bool = hits) -> Ranking:
-                    return index.search(query, k=k, filter=kept, hits=hits)[0]
+            def ask(query: np.ndarray, k: int = k, kept: str | None = kept, *, hits: bool = False) -> Ranking:
+                return index.search(query, k=k, filter=kept, hits=hits)[0]
 
-                times, found = timed(work.queries[:REPORTED], ask)
-                costs["with_pairs_cpu_ms" if hits else "cpu_ms"] = round(float(times.mean()), 3)
-                if not hits:
-                    costs["cpu_ms_p95"] = round(float(np.percentile(times, 95)), 3)
-                    other = [ask(query) for query in work.queries[REPORTED:]]
+            found = [ask(query) for query in work.queries]
+            reported, other = found[:REPORTED], found[REPORTED:]
             yield {
-                "what": "search", "k": k, "documents_kept": len(allowed), "kept": share, **costs,
-                "first_cpu_ms": None if kept is None else round(first, 2),
-                "recall10": recall(found, truth[:REPORTED], 10), "recall": recall(found, truth[:REPORTED], k),
+                "what": "search", "k": k, "documents_kept": len(allowed), "kept": share,
+                "recall10": recall(reported, truth[:REPORTED], 10), "recall": recall(reported, truth[:REPORTED], k),
                 "recall_tuning": recall(other, truth[REPORTED:], k),
+                **(costs(work.queries[:REPORTED], ask) if times else {}),
+                **({"first_cpu_ms": round(first, 2)} if times and kept is not None else {}),
             }  # fmt: skip
+
+
+def costs(queries: list[np.ndarray], ask: Callable[..., Ranking]) -> dict[str, float]:
+    """CPU ms of a query without and with the aligned pairs."""
+    bare, paired = timed(queries, ask), timed(queries, partial(ask, hits=True))
+    figures = {"cpu_ms": bare.mean(), "cpu_ms_p95": np.percentile(bare, 95), "with_pairs_cpu_ms": paired.mean()}
+    return {name: round(float(value), 3) for name, value in figures.items()}
 
 
 def throughput(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
@@ -146,16 +149,18 @@ def throughput(index: Index, work: Workload) -> Iterator[dict[str, Any]]:
         yield {"what": "throughput", "threads": threads, "queries_a_second": round(rate, 1), "cpu_ms": round(cost, 3)}
 
 
-def measure(work: Workload, folder: Path) -> Iterator[dict[str, Any]]:
+def measure(work: Workload, folder: Path, *, times: bool) -> Iterator[dict[str, Any]]:
     engine = Marked()
     if not (folder / "index").exists():
         folder.mkdir(parents=True, exist_ok=True)
         engine.build(work, folder)
     engine.open(work, folder)
-    for query in work.queries:  # the first searches verify what they read
-        engine.index.search(query, k=100)
-    yield from searches(engine.index, work)
-    yield from throughput(engine.index, work)
+    if times:
+        for query in work.queries:  # the first searches verify what they read
+            engine.index.search(query, k=100)
+    yield from searches(engine.index, work, times=times)
+    if times:
+        yield from throughput(engine.index, work)
 
 
 # -- the section -------------------------------------------------------------------------------------
@@ -165,16 +170,17 @@ ABOUT = """\
 `Index.search(query, k=k)` without any setting of effort. Bars: recall@10 ≥ .98 at k = 10, recall@100 ≥ .95 at k = 100;
 bold: missed. Tuning: the 100 queries that defaults may be chosen on, apart from the 100 that are reported. CPU ms of a
 query: without the aligned pairs (`hits=False`), its 95th percentile, and with them. "First": the first query with a
-filter, which evaluates it; the next ones find it evaluated."""
+filter, which evaluates it; the next ones find it evaluated. "–": not timed."""
 HEAD = (
     "set", "documents", "tokens", "filter keeps", "k", "recall@k", "recall@k, tuning", "recall@10", "CPU ms", "p95",
     "with pairs", "first",
 )  # fmt: skip
 
+COSTS = ("cpu_ms", "cpu_ms_p95", "with_pairs_cpu_ms", "first_cpu_ms")
+
 
 def row(line: dict[str, Any]) -> str:
     bar = BARS[line["k"]] if line["kept"] == "all" else 0.0
-    first = line["first_cpu_ms"]
     cells = [
         line["data"],
         f"{line['documents']:,}",
@@ -183,8 +189,7 @@ def row(line: dict[str, Any]) -> str:
         str(line["k"]),
         *(f"{r:.3f}" if r >= bar else f"**{r:.3f}**" for r in (line["recall"], line["recall_tuning"])),
         f"{line['recall10']:.3f}",
-        *(f"{line[cost]:.2f}" for cost in ("cpu_ms", "cpu_ms_p95", "with_pairs_cpu_ms")),
-        "–" if first is None else f"{first:.1f}",
+        *(f"{line[cost]:.2f}" if line.get(cost) else "–" for cost in COSTS),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -222,6 +227,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders of workloads")
     parser.add_argument("--indexes", type=Path, default=Path("build/engines/indexes"))
     parser.add_argument("--results", type=Path, default=Path("build/engines/defaults.jsonl"))
+    parser.add_argument("--recall", action="store_true", help="no times")
     parser.add_argument("--report", action="store_true", help="write the section of RESULTS.md from all lines")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -232,7 +238,7 @@ def main() -> None:
             "data": work.name, "documents": work.documents, "tokens": work.tokens, "machine": machine(),
             "simd": simd_level(),
         }  # fmt: skip
-        for line in measure(work, options.indexes / work.name / "defaults"):
+        for line in measure(work, options.indexes / work.name / "defaults", times=not options.recall):
             found = {**common, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), "load": round(os.getloadavg()[0], 2), **line}
             print(json.dumps({key: value for key, value in found.items() if key != "machine"}), flush=True)
             with options.results.open("a", encoding="utf-8") as results:
