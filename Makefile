@@ -8,6 +8,8 @@
 #   apt-get install -y strace e2fsprogs
 # Optional, for the tests of the search page in a browser (otherwise they are skipped), and for pictures:
 #   apt-get install -y chromium fonts-dejavu-core
+# Optional, for the tests of the kernels for AArch64 (otherwise they are skipped; `make test-neon` insists):
+#   apt-get install -y g++-aarch64-linux-gnu qemu-user
 
 PYTHON ?= python3
 VENV   := .venv
@@ -21,7 +23,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*) pyproject.toml
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-fuzz test-faults lint format bench docs clean
+.PHONY: help setup demo page picture page-pictures test test-light test-integrations test-asan test-neon test-fuzz test-faults lint format bench docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -118,6 +120,11 @@ test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and U
 		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py \
 		tests/storage/test_crafted.py tests/generative/test_corpus_index_crafted.py
 
+test-neon: $(VENV)/.ready  ## the kernels for AArch64, cross-compiled, under qemu: under a minute
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool > /dev/null || \
+		{ echo "no $$tool: apt-get install -y g++-aarch64-linux-gnu qemu-user" >&2; exit 1; }; done
+	$(BIN)/python -m pytest -q tests/native/test_neon.py
+
 test-fuzz: $(VENV)/.ready  ## anything as a segment, a corpus index, a filter, a query: a few minutes
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 -q -k "test_any" tests/storage/test_crafted.py tests/storage/test_arguments.py \
 		tests/generative/test_corpus_index_crafted.py
@@ -146,8 +153,9 @@ endif
 # Peers live in their own environment. tachiom's wheel needs glibc 2.39: elsewhere name an interpreter that has it,
 # TACHIOM=/path/to/python (benchmarks/engines/README.md says how to get one).
 PEERS   := .venv-peers
+STORES  := "lancedb==0.40.0" "pyarrow==26.0.1" "qdrant-edge-py==0.9.0"
 DATA    ?= build/engines
-SETS    ?= s10k s100k real
+SETS    ?= s10k s100k real real_weft
 ENGINES ?=
 TACHIOM ?= $(PEERS)/bin/python
 
@@ -155,6 +163,7 @@ $(PEERS)/.ready:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python $(PIP) install -c constraints.txt torch numpy
 	$(PEERS)/bin/python $(PIP) install -c constraints.txt faiss-cpu maxsim-cpu "colbert-ai==0.2.22" ninja setuptools
+	$(PEERS)/bin/python $(PIP) install -c constraints.txt $(STORES)
 	-$(PEERS)/bin/python $(PIP) install --only-binary=:all: "tachiom==0.4.0"
 	@touch $@
 
@@ -164,6 +173,8 @@ bench-engines: $(VENV)/.minilm $(PEERS)/.ready  ## our index beside other engine
 		--results $(DATA)/results.jsonl --peers-python $(PEERS)/bin/python $(if $(ENGINES),--engines $(ENGINES)) \
 		--python tachiom=$(TACHIOM) --python tachiom64=$(TACHIOM)
 	$(BIN)/python benchmarks/engines/report.py --results $(DATA)/results.jsonl
+	$(BIN)/python benchmarks/engines/defaults.py --data $(addprefix $(DATA)/,$(SETS)) --indexes $(DATA)/indexes \
+		--results $(DATA)/defaults.jsonl --report
 
 # LanceDB and Qdrant Edge. N: documents for our index; PEERS_N: for all engines side by side; GRAPH_N: for a graph over
 # multivectors; 0 leaves a size out. `make bench-stream N=2000 PEERS_N=0 GRAPH_N=0 OUTPUT=build/stream/small.md` is a
@@ -177,7 +188,7 @@ STREAM_RESULTS ?= build/stream/$(notdir $(OUTPUT:.md=.jsonl))
 
 $(STREAM)/.ready:
 	$(PYTHON) -m venv $(STREAM)
-	$(STREAM)/bin/python $(PIP) install -c constraints.txt numpy "lancedb==0.40.0" "pyarrow==26.0.1" "qdrant-edge-py==0.9.0"
+	$(STREAM)/bin/python $(PIP) install -c constraints.txt numpy $(STORES)
 	@touch $@
 
 .PHONY: bench-stream

@@ -7,6 +7,8 @@
 #include <intrin.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace weft {
@@ -67,6 +69,23 @@ X86 detect() {
 
 #endif
 
+#if defined(WEFT_HAVE_NEON_BYTES)
+
+// Whether bytes are multiplied in fours (ARMv8.2's dot product): where every machine that this is compiled for can, as Apple's, the
+// compiler knows; Linux tells; elsewhere nobody is asked.
+bool has_dot_product() {
+#if defined(__ARM_FEATURE_DOTPROD)
+    return true;
+#elif defined(__linux__)
+    constexpr unsigned long asimd_dot_product = 1ul << 20;  // HWCAP_ASIMDDP, which older headers do not have
+    return (getauxval(AT_HWCAP) & asimd_dot_product) != 0;
+#else
+    return false;
+#endif
+}
+
+#endif
+
 std::vector<Level> detect_levels() {
     std::vector<Level> levels{{"baseline", &kBaselineKernels, &kBaselineBytes}};
 #if defined(WEFT_HAVE_AVX2)
@@ -81,7 +100,13 @@ std::vector<Level> detect_levels() {
 #endif
 #endif
 #if defined(WEFT_HAVE_NEON)
-    levels.push_back({"neon", &kNeonKernels, &kBaselineBytes});  // part of every AArch64
+#if defined(WEFT_HAVE_NEON_BYTES)
+    static const ByteKernels neon = neon_bytes(kBaselineBytes), dot = neon_dot_bytes(neon);
+    levels.push_back({"neon", &kNeonKernels, &neon});  // part of every AArch64
+    if (has_dot_product()) levels.push_back({"neondot", &kNeonKernels, &dot});
+#else
+    levels.push_back({"neon", &kNeonKernels, &kBaselineBytes});
+#endif
 #endif
     return levels;
 }

@@ -5,9 +5,9 @@
     python benchmarks/engines/run.py … --build never                searches again with the indexes on disk
     python benchmarks/engines/run.py … --python tachiom=/path/to/python
 
-A workload that does not exist is made: `s10k`, `s100k`, `s500k` by ../shared/bench/gen_synthetic.py, `real` by
-encode_text.py. Before and after each engine's sweep the int8 brute force is timed, so that figures can be quoted in
-multiples of that scan under the conditions of the same minutes.
+A workload that does not exist is made: `s10k`, `s100k`, `s500k` by ../shared/bench/gen_synthetic.py, `real` (MiniLM)
+and `real_weft` (weft-small) by encode_text.py. Before and after each engine's sweep the int8 brute force is timed, so
+that figures can be quoted in multiples of that scan under the conditions of the same minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import json
 import os
 import platform
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +30,7 @@ from workload import Workload, compiler
 
 HERE = Path(__file__).resolve().parent
 GENERATOR = HERE.parents[2] / "shared" / "bench" / "gen_synthetic.py"
+REAL = {"real": ["--model", "minilm"], "real_weft": ["--model", "weft-small", "--documents", "52000"]}
 YARDSTICK = '[{"rerank": 0}]'
 
 
@@ -38,12 +41,12 @@ def prepare(folder: Path, python: str) -> Workload:
         synthetic = re.fullmatch(r"s(\d+)k", folder.name)
         if synthetic and not GENERATOR.exists():
             raise SystemExit(f"{folder} is not there, and neither is the generator that makes it, {GENERATOR}")
-        if not synthetic and folder.name != "real":
-            raise SystemExit(f"{folder} is not there; only s<n>k and real can be made")
+        if not synthetic and folder.name not in REAL:
+            raise SystemExit(f"{folder} is not there; only s<n>k, {' and '.join(REAL)} can be made")
         if synthetic:
             command = [python, str(GENERATOR), str(folder), f"{synthetic[1]}000"]
         else:
-            command = [python, str(HERE / "encode_text.py"), str(folder)]
+            command = [python, str(HERE / "encode_text.py"), str(folder), *REAL[folder.name]]
         subprocess.run(command, check=True)
     work = Workload(folder)
     work.truth()
@@ -80,7 +83,9 @@ class Session:
         done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["?"])[-1]
+            reason = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+            if done.returncode == -signal.SIGXCPU:
+                reason = f"took more than {self.options.max_build_minutes:g} CPU minutes to build"
             lines.append({"what": "failed", "doing": what, "reason": reason})
         return lines
 
@@ -92,15 +97,29 @@ class Session:
         with open(self.options.results, "a", encoding="utf-8") as results:
             results.write(json.dumps(common | line) + "\n")
         shown = {
-            key: line[key] for key in ("what", "knob", "recall10", "cpu_ms", "x_int8", "cpu_s", "reason") if key in line
+            key: line[key]
+            for key in (
+                "what",
+                "k",
+                "bars",
+                "knob",
+                "recall",
+                "recall10",
+                "recall100",
+                "cpu_ms",
+                "x_int8",
+                "cpu_s",
+                "reason",
+            )
+            if key in line
         }
         print(work.name, engine, json.dumps(shown), flush=True)
 
     def yardstick(self, work: Workload) -> float:
         """CPU ms of an int8 scan now."""
         queries = self.options.queries if work.tokens < 5_000_000 else 20
-        (line,) = self.call("int8", work, "search", "--queries", str(queries), "--rounds", "1", "--knobs", YARDSTICK)
-        return float(line["cpu_ms"])
+        lines = self.call("int8", work, "search", "--queries", str(queries), "--rounds", "1", "--knobs", YARDSTICK)
+        return float(lines[-1]["cpu_ms"])
 
     # -- build and search ----------------------------------------------------------------------------
 
@@ -114,10 +133,13 @@ class Session:
             reason = f"build would take about {estimate:.0f} CPU minutes"
             self.record(engine, work, {"what": "skipped", "reason": reason})
             return False
-        lines = self.call(engine, work, "build")
+        lines = self.call(engine, work, "build", "--cpu-minutes", str(self.options.max_build_minutes))
         for line in lines:
             self.record(engine, work, line)
-        return lines[-1]["what"] == "build"
+        if lines[-1]["what"] != "build":
+            shutil.rmtree(self.index(work, engine), ignore_errors=True)  # what is half built is not to be searched
+            return False
+        return True
 
     def estimated_minutes(self, engine: str, work: Workload) -> float:
         """CPU minutes for this workload at the rate of the latest build of another one; 0 when there was none."""

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 DIM = 128
 LONGEST_QUERY = 32
 DEPTH = 100  # how many exact answers are kept for a query
+REPORTED = 100  # queries that figures are reported on, the first ones; settings are chosen on the others
 
 
 class Workload:

@@ -2,7 +2,8 @@
 
 The same numbers as `weft.score` for sum-of-max, top-k and top-p, without padding, without the matrix S
 in memory, and with the instructions of the machine it runs on (`simd_level`). The environment variable
-``WEFT_SIMD`` (``baseline``, ``avx2``, ``avx512`` or ``neon``), read at the first call, chooses other ones.
+``WEFT_SIMD`` (``baseline``, ``avx2``, ``avx512``, ``avx512vnni``, ``neon`` or ``neondot``), read at the first call,
+chooses other ones.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _INT32_MAX = 2**31 - 1
 
 
 def simd_level() -> str:
-    """Return the instructions in use: ``"baseline"``, ``"avx2"``, ``"avx512"`` or ``"neon"``.
+    """Return the instructions in use, one of `simd_levels`.
 
+    ``"baseline"``, ``"avx2"``, ``"avx512"``, ``"avx512vnni"``, ``"neon"`` or ``"neondot"`` (NEON with its dot product).
     The best that the processor and the operating system support, unless ``WEFT_SIMD`` names another one.
 
     Raises

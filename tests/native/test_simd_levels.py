@@ -10,7 +10,7 @@ import pytest
 import weft
 
 SWEEPS = [Path(__file__).with_name(name) for name in ("parity.py", "building.py")]
-ALL_LEVELS = ("baseline", "avx2", "avx512", "avx512vnni", "neon")
+ALL_LEVELS = ("baseline", "avx2", "avx512", "avx512vnni", "neon", "neondot")
 
 
 def python(*arguments, level):

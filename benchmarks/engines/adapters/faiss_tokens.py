@@ -21,7 +21,7 @@ class Engine(Adapter):
 
     packages = ("faiss-cpu",)
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         steps = (
             (1, 64, 50), (1, 128, 100), (2, 256, 150), (1, 256, 200), (2, 256, 200), (3, 384, 300), (2, 256, 400),
             (4, 512, 400), (4, 512, 800), (8, 512, 800), (8, 1024, 1500), (16, 1024, 1500), (16, 2048, 3000),

@@ -21,7 +21,7 @@ CHUNK = 500_000
 class Engine(Adapter):
     """int8 brute force."""
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         return [{"rerank": 0}, {"rerank": 20}, {"rerank": 100}]
 
     def build(self, work: Any, folder: Path) -> None:

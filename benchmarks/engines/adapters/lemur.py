@@ -29,7 +29,7 @@ class Engine(Adapter):
     packages = ("torch",)
     epochs = EPOCHS
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         return [{"rerank": r} for r in (25, 50, 100, 200, 400, 800, 1600)]
 
     def build(self, work: Any, folder: Path) -> None:

@@ -24,7 +24,7 @@ class Engine(Lemur):
     packages = ("torch", "faiss-cpu")
     source = "lemur"
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         steps = (
             (2, 25),
             (4, 50),

@@ -25,7 +25,7 @@ class Engine(Adapter):
 
     packages = ("colbert-ai", "torch", "faiss-cpu")
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         steps = ((1, 0.5, 256), (1, 0.45, 1024), (2, 0.45, 1024), (4, 0.4, 1024), (4, 0.4, 4096), (8, 0.3, 4096))
         return [{"ncells": c, "centroid_score_threshold": t, "ndocs": n} for c, t, n in steps]
 

@@ -19,7 +19,7 @@ class Engine(Adapter):
     packages = ("tachiom",)
     options: ClassVar[dict[str, Any]] = {}
 
-    def knobs(self, work: Any) -> list[dict[str, Any]]:  # noqa: ARG002
+    def knobs(self, work: Any, k: int) -> list[dict[str, Any]]:  # noqa: ARG002
         steps = (
             (5, 50, 0.45), (10, 100, 0.45), (20, 200, 0.45), (20, 500, 0.45), (40, 500, 0.45),
             (40, 1000, 0.3), (80, 1000, 0.3), (160, 4000, 0.1),

@@ -36,6 +36,8 @@ class Engine(Adapter):
     knobs = (*({"prefetch": n} for n in (50, 100, 200, 400, 800, 1600, 3200)), {"exact": True})
     default = {"prefetch": 200}  # noqa: RUF012
     two_stages = True
+    quantization: Any = None
+    """How the multivectors are quantised, if they are (bench-engines)."""
 
     def create(self, folder: Path) -> None:
         (folder / "shard").mkdir(parents=True)
@@ -46,6 +48,7 @@ class Engine(Adapter):
                 multivector_config=edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim),
                 datatype=edge.VectorStorageDatatype.Float16,
                 hnsw_config=edge.HnswIndexConfig(**{**GRAPH, "m": 0} if self.two_stages else GRAPH),
+                quantization_config=self.quantization,
             )
         }
         if self.two_stages:
@@ -85,8 +88,10 @@ class Engine(Adapter):
         if "prefetch" in knob:
             mean = edge.Query.Nearest(query.mean(axis=0).tolist(), using=MEAN)
             asked["prefetches"] = [edge.Prefetch(query=mean, limit=knob["prefetch"])]
-        if knob.get("exact") or "hnsw_ef" in knob:
-            asked["params"] = edge.SearchParams(hnsw_ef=knob.get("hnsw_ef"), exact=bool(knob.get("exact")))
+        if knob.keys() & {"exact", "hnsw_ef", "oversampling"}:
+            asked["params"] = edge.SearchParams(
+                hnsw_ef=knob.get("hnsw_ef"), exact=bool(knob.get("exact")), quantization=rescoring(knob)
+            )
         return [str(point.id) for point in self.shard.query(edge.QueryRequest(**asked))]
 
     def state(self) -> dict[str, Any]:
@@ -94,3 +99,11 @@ class Engine(Adapter):
 
     def close(self) -> None:
         self.shard.close()
+
+
+def rescoring(knob: dict[str, Any]) -> edge.QuantizationSearchParams | None:
+    """How many times k quantised results are scored again in full; 0: none."""
+    if "oversampling" not in knob:
+        return None
+    more = knob["oversampling"]
+    return edge.QuantizationSearchParams(rescore=more > 0, oversampling=more or None)
