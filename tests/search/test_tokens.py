@@ -79,7 +79,7 @@ def overlap(ranking, expected, first, k, close):
     k = min(k, int((expected > -np.inf).sum()))
     assert len(ranking) == k
     least = np.sort(expected)[::-1][k - 1] - close
-    return np.mean([expected[int(id[1:]) - first] >= least for id in ranking.ids])
+    return np.mean([expected[int(id[1:]) - first] >= least for id in ranking.ids])  # noqa: A001
 
 
 @pytest.mark.parametrize("impute", ["kth", "zero", "0.2", "0.9", "none"])
