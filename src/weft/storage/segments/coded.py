@@ -32,9 +32,12 @@ from weft.types import TokenVectors
 CELLS = 12
 K_PRIME = 2048
 """Document tokens looked at for each query token, about: their centroids' lists are read …"""
-K_PRIME_TOKENS = 1_000_000
-"""… in segments of at least this many; below, fewer, with the root of their number."""
 REFINE = 120
+"""Documents scored in full."""
+TOKENS = 1_000_000
+"""In segments of this many tokens; below, `K_PRIME` falls with the root of their number, …"""
+GROWTH = 0.25
+"""… and above, both grow with this power of it: more documents lie as near to each other."""
 SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
@@ -200,7 +203,14 @@ class CodedSegment(Segment):
     @cached_property
     def _k_prime(self) -> float:
         """Tokens to look at: of few tokens, fewer."""
-        return float(K_PRIME * min(self.n_tokens / K_PRIME_TOKENS, 1) ** 0.5)
+        size = self.n_tokens / TOKENS
+        return float(K_PRIME * size ** (0.5 if size < 1 else GROWTH))
+
+    @cached_property
+    def _refine(self) -> int:
+        """Documents to score in full: without sketches to choose them by, more."""
+        more = max(self.n_tokens / TOKENS, 1) ** GROWTH
+        return round(REFINE * more * (1 if self.sketched else UNSKETCHED))
 
     @property
     def default_centroids(self) -> float:
@@ -230,7 +240,7 @@ class CodedSegment(Segment):
         if plan.missing is not None or self._summed(query, plan):
             return self._search_sums(rotated, plan, listed, bar)
         best, _, _ = self.rerank(rotated, listed, max(10 * plan.k, 100))
-        return self._refine(query, plan, best, np.inf)
+        return self._score(query, plan, best, np.inf)
 
     def _summed(self, query: TokenVectors, plan: Plan) -> bool:
         """Whether scores are sums of maxima, which the engine computes."""
@@ -253,7 +263,7 @@ class CodedSegment(Segment):
 
         return Found(best.astype(np.int64), scores, np.inf, terms)
 
-    def _refine(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
+    def _score(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
         """Score documents with the unrounded query under any alignment, a few thousand at a time."""
         parts = [np.zeros(0, np.float32)]
         for start in range(0, len(listed), AT_ONCE):
@@ -286,7 +296,7 @@ class CodedSegment(Segment):
             listed = order[:near]
             if near < len(scores):
                 rest = float(scores[near] + error) / plan.z(len(rotated))
-        return self._refine(query, plan, listed, rest)
+        return self._score(query, plan, listed, rest)
 
     def rerank(
         self, rotated: Floats, listed: NDArray[np.int32], keep: int, patience: int = 0
@@ -298,8 +308,7 @@ class CodedSegment(Segment):
     def probe(self, rotated: Floats, plan: Plan, effort: Effort, allowed: Allowed, bar: Bar) -> NDArray[np.int32]:
         """Return the documents worth scoring, best first; raise the bar for other segments."""
         kept = max(allowed.number, 1) / max(len(self), 1)
-        by_default = REFINE if self.sketched else UNSKETCHED * REFINE
-        keep = max(effort.refine or max(by_default, 4 * plan.k), plan.k)
+        keep = max(effort.refine or max(self._refine, 4 * plan.k), plan.k)
         cells, k_prime = CELLS, self._k_prime
         # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
         widened = min(1 / kept, WIDEST)
