@@ -47,6 +47,9 @@ LEAST_K_PRIME = 512
 LEAST_CANDIDATES = 15
 """So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: it may hold
 all that a query is about."""
+SHORT = 0.02
+"""A document may fall short of the promise that other segments ask for by this share: centroids differ from segment to
+segment, and with them what documents are worth there."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
@@ -342,9 +345,10 @@ class CodedSegment(Segment):
         bar = Bar() if bar is None else bar
         checked = self._checked["sketches"].view(np.uint8)
         most = keep if keep is not None and self.sketched and (keep < count or bar.imputed is not None) else 0
+        least = bar.promise - SHORT * abs(bar.promise)
         while True:
             found, ready, promise, sketch, imputed = self._engine.probe(
-                rotated, flags, cells, centroids, count, most, checked, bar.promise, bar.sketch, bar.imputed
+                rotated, flags, cells, centroids, count, most, checked, least, bar.sketch, bar.imputed
             )
             if ready:
                 bar.promise, bar.sketch = max(bar.promise, promise), max(bar.sketch, sketch)
