@@ -220,7 +220,7 @@ class CodedSegment(Segment):
     @cached_property
     def _refine(self) -> int:
         """Documents to score in full: without sketches to choose them by, more."""
-        more = max(self.n_tokens / TOKENS, 1) ** GROWTH
+        more = float(max(self.n_tokens / TOKENS, 1) ** GROWTH)
         return round(REFINE * more * (1 if self.sketched else UNSKETCHED))
 
     @property
