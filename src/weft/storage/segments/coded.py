@@ -30,7 +30,7 @@ from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
 CELLS = 12
-K_PRIME = 2048
+K_PRIME = 2560
 """Document tokens looked at for each query token, about: their centroids' lists are read …"""
 REFINE = 120
 """Documents scored in full."""
