@@ -47,9 +47,7 @@ def test_outliers_do_not_lower_the_scale():
     assert codec.choose_scale([vectors, axes[:3]], 3003) == pytest.approx(usual, rel=1e-5)  # three in 3,003 may be cut
     assert codec.choose_scale([vectors, axes[:2], axes[2:3]], 3003) == pytest.approx(usual, rel=1e-5)
     assert codec.choose_scale([vectors, axes[:4]], 3004) == pytest.approx(127, rel=2e-3)  # four may not
-    assert codec.choose_scale([vectors, 2 * vectors[:1]], 3001) == pytest.approx(
-        usual / 2, rel=1e-5
-    )  # no norm is cut
+    assert codec.choose_scale([vectors, 2 * vectors[:1]], 3001) == pytest.approx(usual / 2, rel=1e-5)  # no norm is cut
 
 
 @pytest.mark.parametrize("kind", ["cloud", "axis", "zero", "none"])
