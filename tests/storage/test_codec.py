@@ -38,6 +38,18 @@ def test_a_scale_for_any_magnitude(magnitude):
     assert codec.choose_scale([np.zeros((5, 4), np.float32)]) == codec.choose_scale([]) == 1
 
 
+def test_outliers_do_not_lower_the_scale():
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((3000, 128)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    usual = codec.choose_scale([vectors], len(vectors))
+    axes = np.eye(128, dtype=np.float32)  # as long as the others, but in one coordinate
+    assert codec.choose_scale([vectors, axes[:3]], 3003) == pytest.approx(usual, rel=1e-5)  # three in 3,003 may be cut
+    assert codec.choose_scale([vectors, axes[:2], axes[2:3]], 3003) == pytest.approx(usual, rel=1e-5)
+    assert codec.choose_scale([vectors, axes[:4]], 3004) == pytest.approx(127, rel=2e-3)  # four may not
+    assert codec.choose_scale([vectors, 2 * vectors[:1]], 3001) == pytest.approx(usual / 2, rel=1e-5)  # no norm is cut
+
+
 @pytest.mark.parametrize("kind", ["cloud", "axis", "zero", "none"])
 def test_codes_stay_within_a_byte_and_the_norm(kind):
     vectors = {"cloud": clouds(), "axis": np.eye(24, dtype=np.float32) * 7, "zero": np.zeros((4, 24), np.float32),

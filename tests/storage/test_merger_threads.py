@@ -31,6 +31,22 @@ class TestModes:
             index.settle()
             assert len(kinds_of(index)) == 1
 
+    def test_a_merge_that_a_group_commit_starts_outlives_the_main_thread(self, tmp_path, monkeypatch):
+        daemons, work = [], merger.Merger._work
+
+        def noting(self, group):
+            daemons.append(threading.current_thread().daemon)
+            work(self, group)
+
+        monkeypatch.setattr(merger.Merger, "_work", noting)
+        with Index.create(tmp_path / "i", DIM) as index:
+            with index.writer() as writer:
+                for i in range(30):
+                    writer.add(named(i, i + 1), made(i, 1), durable=True)
+            index.wait()
+        assert daemons
+        assert not any(daemons)  # a daemon would be killed in native code, and the process with it
+
     def test_background(self, tmp_path):
         with Index.create(tmp_path / "i", DIM) as index:
             for i in range(100):

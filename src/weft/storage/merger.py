@@ -115,7 +115,9 @@ class Merger:
                     self._threads.discard(threading.current_thread())
                     self._changed.notify_all()
 
-        thread = threading.Thread(target=run, name=f"weft merges {self._store.folder.name}")
+        # Not a daemon, though the thread of a group writer, which may start it, is one: one that is killed in native
+        # code at the end of the process aborts it.
+        thread = threading.Thread(target=run, name=f"weft merges {self._store.folder.name}", daemon=False)
         with self._changed:
             self._threads.add(thread)
         thread.start()

@@ -32,6 +32,8 @@ TOKENS_PER_CENTROID = 32
 CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
+CUT = 0.001
+"""At most this share of tokens may have a coordinate cut off at the end of a byte."""
 CHUNK = 8192
 TAKEN = 1024
 """Rows read here and there before their pages are given back: the system maps 64 KB around each."""
@@ -70,16 +72,25 @@ def rotation(dim: int, seed: int) -> Floats:
     return np.ascontiguousarray(np.linalg.qr(gaussian)[0][:dim], dtype=np.float32)
 
 
-def choose_scale(parts: Iterable[Floats]) -> float:
-    """Return the largest scale at which no coordinate leaves a byte and no vector is longer than CODE_NORM."""
-    top = longest = 0.0
+def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
+    """Return the largest scale at which no vector is longer than CODE_NORM and hardly a coordinate leaves a byte.
+
+    Of `tokens` vectors a share of CUT may have a coordinate cut off: if one outlier could lower the scale, segments
+    would differ in theirs, and codes would be rounded again and again as they are merged.
+    """
+    longest = 0.0
+    tops = np.zeros(int(CUT * tokens) + 1, np.float32)  # the greatest coordinates: all but the least may be cut off
     for part in parts:
-        here = float(np.abs(part).max(initial=0))
-        if here > 0:  # divided by it, for squares of large or small numbers do not fit
-            shrunk = part / np.float32(here)
-            top = max(top, here)
-            longest = max(longest, here * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max())))
-    return min(127 / top, CODE_NORM / longest) * (1 - 2**-10) if longest > 0 else 1.0
+        here = np.abs(part).max(axis=1, initial=0)
+        top = float(here.max(initial=0))
+        if top > 0:  # divided by it, for squares of large or small numbers do not fit
+            shrunk = part / np.float32(top)
+            longest = max(longest, top * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max())))
+            tops = np.partition(np.concatenate([tops, here]), len(here))[len(here) :]
+    if longest == 0:
+        return 1.0
+    room = 127 / float(tops.min()) if tops.min() > 0 else np.inf
+    return min(room, CODE_NORM / longest) * (1 - 2**-10)
 
 
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:

@@ -28,11 +28,14 @@ from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
 CELLS = 12
-K_PRIME = 2048
+K_PRIME = 2560
 """Document tokens looked at for each query token, about: their centroids' lists are read …"""
-K_PRIME_TOKENS = 1_000_000
-"""… in segments of at least this many; below, fewer, with the root of their number."""
 REFINE = 120
+"""Documents scored in full."""
+TOKENS = 1_000_000
+"""In segments of this many tokens; below, `K_PRIME` falls with the root of their number, …"""
+GROWTH = 0.25
+"""… and above, both grow with this power of it: more documents lie as near to each other."""
 SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
@@ -44,12 +47,18 @@ LEAST_K_PRIME = 512
 LEAST_CANDIDATES = 15
 """So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: it may hold
 all that a query is about."""
+SHORT = 0.02
+"""A document may fall short of the promise that other segments ask for by this share: centroids differ from segment to
+segment, and with them what documents are worth there."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
 """Filters that keep at most this many documents are not probed for: all that they keep are looked at."""
 AT_ONCE = 2048
 """Documents decoded together."""
+UNTHREADED = 1 << 18
+"""Products that BLAS (OpenBLAS) computes without waking its threads. On a busy machine waiting for them took 25 ms, ten
+times as long as the rest of a search."""
 
 
 class CodedSegment(Segment):
@@ -151,7 +160,12 @@ class CodedSegment(Segment):
 
     def rotate(self, query: NDArray[np.float32]) -> Floats:
         """Bring query vectors (n, dim) into the space of the codes."""
-        return np.ascontiguousarray(query @ self.rotation, dtype=np.float32)
+        matrix = self.rotation
+        rows = max(UNTHREADED // matrix.size, 1)
+        out = np.empty((len(query), matrix.shape[1]), dtype=np.float32)
+        for start in range(0, len(query), rows):
+            out[start : start + rows] = query[start : start + rows] @ matrix
+        return out
 
     def _turned(self, query: TokenVectors) -> TokenVectors:
         return TokenVectors.trusted(self.rotate(query.values), query.offsets, query.token_ids, query.salience)
@@ -195,7 +209,14 @@ class CodedSegment(Segment):
     @cached_property
     def _k_prime(self) -> float:
         """Tokens to look at: of few tokens, fewer."""
-        return float(K_PRIME * min(self.n_tokens / K_PRIME_TOKENS, 1) ** 0.5)
+        size = self.n_tokens / TOKENS
+        return float(K_PRIME * size ** (0.5 if size < 1 else GROWTH))
+
+    @cached_property
+    def _refine(self) -> int:
+        """Documents to score in full: without sketches to choose them by, more."""
+        more = float(max(self.n_tokens / TOKENS, 1) ** GROWTH)
+        return round(REFINE * more * (1 if self.sketched else UNSKETCHED))
 
     @property
     def default_centroids(self) -> float:
@@ -225,7 +246,7 @@ class CodedSegment(Segment):
         if plan.missing is not None or self._summed(query, plan):
             return self._search_sums(rotated, plan, listed, bar)
         best, _, _ = self.rerank(rotated, listed, max(10 * plan.k, 100))
-        return self._refine(query, plan, best, np.inf)
+        return self._score(query, plan, best, np.inf)
 
     def _summed(self, query: TokenVectors, plan: Plan) -> bool:
         """Whether scores are sums of maxima, which the engine computes."""
@@ -248,7 +269,7 @@ class CodedSegment(Segment):
 
         return Found(best.astype(np.int64), scores, np.inf, terms)
 
-    def _refine(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
+    def _score(self, query: TokenVectors, plan: Plan, listed: NDArray[np.int32], rest: float) -> Found:
         """Score documents with the unrounded query under any alignment, a few thousand at a time."""
         parts = [np.zeros(0, np.float32)]
         for start in range(0, len(listed), AT_ONCE):
@@ -279,7 +300,7 @@ class CodedSegment(Segment):
             listed = order[:near]
             if near < len(scores):
                 rest = float(scores[near] + error) / plan.z(len(rotated))
-        return self._refine(query, plan, listed, rest)
+        return self._score(query, plan, listed, rest)
 
     def rerank(
         self, rotated: Floats, listed: NDArray[np.int32], keep: int, patience: int = 0
@@ -291,9 +312,7 @@ class CodedSegment(Segment):
     def probe(self, rotated: Floats, plan: Plan, effort: Effort, allowed: Allowed, bar: Bar) -> NDArray[np.int32]:
         """Return the documents worth scoring, best first; raise the bar for other segments."""
         kept = max(allowed.number, 1) / max(len(self), 1)
-        by_default = REFINE if self.sketched else UNSKETCHED * REFINE
-        if plan.missing is not None:
-            by_default *= FLOORED
+        by_default = self._refine * (FLOORED if plan.missing is not None else 1)
         keep = max(effort.refine or max(by_default, 4 * plan.k), plan.k)
         cells, k_prime = CELLS, self._k_prime
         # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
@@ -328,9 +347,10 @@ class CodedSegment(Segment):
         bar = Bar() if bar is None else bar
         checked = self._checked["sketches"].view(np.uint8)
         most = keep if keep is not None and self.sketched and (keep < count or bar.imputed is not None) else 0
+        least = bar.promise - SHORT * abs(bar.promise)
         while True:
             found, ready, promise, sketch, imputed = self._engine.probe(
-                rotated, flags, cells, centroids, count, most, checked, bar.promise, bar.sketch, bar.imputed
+                rotated, flags, cells, centroids, count, most, checked, least, bar.sketch, bar.imputed
             )
             if ready:
                 bar.promise, bar.sketch = max(bar.promise, promise), max(bar.sketch, sketch)

@@ -35,8 +35,6 @@ FINEST = 4
 """up to this many times as many."""
 STEPS = 16
 """Scales in an octave."""
-CUT = 0.001
-"""At most this share of newcomers may have a coordinate cut off at the end of a byte."""
 _DTYPES = {"token_ids": "<i4", "salience": "<f4", "span_steps": "u1", "span_lengths": "u1", "shades": "u1"}
 
 
@@ -95,7 +93,7 @@ def trained(coded: Coded, codec: Codec, known: float | None) -> Made:
     """Train a codebook for documents; `known` is the scale of codes that they have, kept where it still fits."""
     joined = coded.joined
     matrix = clustering.rotation(joined.pieces[0].dim, ROTATION_SEED)
-    scale = _scale(clustering.choose_scale(joined.rotated(matrix)), known)
+    scale = _scale(clustering.choose_scale(joined.rotated(matrix), joined.n_tokens), known)
     coded.fill(matrix, scale)
     finer = min(max(joined.n_tokens / FINE_BELOW, 1 / FINEST), 1)
     found = clustering.cluster(coded.codes, tokens_per_centroid=codec.tokens_per_centroid * finer)
@@ -149,4 +147,4 @@ def _outside(rotated: NDArray[np.float32], scale: float) -> bool:
         return False
     norm = np.sqrt(np.einsum("td,td->t", rotated, rotated).max())
     cut = np.abs(rotated).max(axis=1) * scale > 127.5
-    return bool(norm * scale > clustering.CODE_NORM or cut.mean() > CUT)
+    return bool(norm * scale > clustering.CODE_NORM or cut.mean() > clustering.CUT)
