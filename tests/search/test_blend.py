@@ -6,7 +6,7 @@ import pytest
 
 from weft import Document, Ranking, TextIndex, WeftError
 from weft.search.hybrid import blend
-from weft.search.lexical import exact_strings, search_exact
+from weft.search.lexical import exact_strings, most_score, search_exact, search_lexical
 from weft.sources.beir import DEMO, Collection
 
 MANUALS = {
@@ -77,6 +77,16 @@ def test_what_is_an_exact_string():
     assert exact_strings('" AND "') == [" AND "]
     assert exact_strings("x1 v2.0.1 iPhone") == ["v2.0.1", "iPhone"]
     assert len(exact_strings(" ".join(f"a{n}b" for n in range(99)))) == 8
+
+
+@pytest.mark.parametrize("query", ["oil for the pump", "BX-4410", "pump pump pump", "the", "unheard of zyzzyva"])
+def test_what_words_are_worth_depends_on_how_many_of_them_a_document_has(demo, query):
+    index, _ = demo
+    best, most = search_lexical(index.index, query).scores.max(initial=0.0), most_score(index.index, query)
+    assert 0 <= best <= most
+    (answer,) = index.answers([query], hybrid=True)
+    words = max((parts.words for parts in answer.parts.values()), default=0.0)
+    assert words == pytest.approx(0.8 * best / most, rel=1e-5, abs=1e-9)
 
 
 def test_weights_and_mistakes(demo):

@@ -51,6 +51,8 @@ class Encoder:
     alignment : str
         What an index of its vectors searches by unless told otherwise: what the model was trained for, "" if that is
         not known.
+    languages : tuple of str
+        The languages that it reads well, codes of ISO 639-1; none if that is not known.
     """
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
@@ -144,6 +146,10 @@ class Encoder:
     @property
     def alignment(self) -> str:
         return self.settings.alignment
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self.settings.languages
 
     weights = Renamed("salience_weighs")
 

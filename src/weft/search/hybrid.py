@@ -15,9 +15,8 @@ from weft.types import Ranking
 BLEND = "blend"
 FUSIONS = (BLEND, "rrf", "scores")
 """Ways to fuse; the first is the default."""
-BLEND_WEIGHTS = (1.0, 0.1)
-"""What token vectors and BM25 weigh in a blend. BM25 is the weaker of the two nearly everywhere: it may settle what the
-vectors leave open, and no more."""
+BLEND_WEIGHTS = (1.0, 0.8)
+"""What token vectors and BM25 weigh in a blend, chosen on the dev splits of six collections (benchmarks/hybrid.py)."""
 EXACT = 1.0
 """What a document gains that holds the exact strings of the query: as much as lies between the best and the last."""
 RRF_CONSTANT = 60
@@ -75,6 +74,7 @@ def blend(
     k: int = 10,
     *,
     weights: Sequence[float] | None = None,
+    most: float | None = None,
 ) -> tuple[Ranking, dict[str, Parts]]:
     """Blend a ranking by token vectors with one by BM25, and say what each score is made of.
 
@@ -89,17 +89,20 @@ def blend(
         How many documents at the most.
     weights : (float, float), optional
         Of token vectors and of BM25; `BLEND_WEIGHTS`.
+    most : float, optional
+        What BM25 could give at the most (`weft.search.lexical.most_score`): a document that has only a few common words
+        of the query is then worth little, even if no other has more. By default what its best document has.
 
     Examples
     --------
     >>> best, parts = blend(Ranking(["a", "b"], [9.0, 5.0]), Ranking(["b", "c"], [3.0, 1.5]), exact={"c"}, k=2)
     >>> [(result.id, round(result.score, 2)) for result in best], parts["c"]
-    ([('c', 1.05), ('a', 1.0)], Parts(vectors=0.0, words=0.05, exact=1.0))
+    ([('c', 1.4), ('a', 1.0)], Parts(vectors=0.0, words=0.4, exact=1.0))
     """
     check_count(k, "k", "blend")
     of_vectors, of_words = checked_weights(BLEND_WEIGHTS if weights is None else weights, 2)
     low, high = float(vectors.scores.min(initial=np.inf)), float(vectors.scores.max(initial=-np.inf))
-    top = float(words.scores.max(initial=0.0))
+    top = float(words.scores.max(initial=0.0)) if most is None else most
     by_vectors = {**(others or {}), **dict(zip(vectors.ids, vectors.scores.tolist(), strict=True))}
     by_words = dict(zip(words.ids, words.scores.tolist(), strict=True))
     parts: dict[str, Parts] = {}

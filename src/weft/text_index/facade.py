@@ -15,6 +15,7 @@ from weft.errors import DataError, IndexStateError, InvalidParameterError, inval
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, fragments, snippet
 from weft.ingest import own_metadata, whole
+from weft.ingest.languages import other_languages
 from weft.search import Answer, Index, Searcher
 from weft.search.encoder_of import check_encoder, load_encoder
 from weft.search.options import SearchOptions, VectorOptions
@@ -181,8 +182,8 @@ class TextIndex(Writing, Asynchronous):
         return self.index.view()
 
     def info(self) -> dict[str, Any]:
-        """Return sizes and settings: see `Index.info`."""
-        return self.index.info()
+        """Return sizes and settings: see `Index.info`; and passages in languages that the model does not read."""
+        return {**self.index.info(), "other_languages": other_languages(self.index)}
 
     def check(self) -> Report:
         """Verify every checksum and every cross-reference."""
@@ -243,6 +244,7 @@ class TextIndex(Writing, Asynchronous):
 
     def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
+        self._notice_queries(queries, self.encoder)
         return self.searcher.search(queries, k, **options)
 
     def snippet(
