@@ -57,7 +57,6 @@ _SAME_SCRIPT = {
     **dict.fromkeys(("mr", "ne", "sa"), "hi"),
     "yi": "he",
 }
-_LETTERS = {code: re.compile(f"[{ranges}]") for code, ranges in _SCRIPTS.items()}
 _ANY_SCRIPT = re.compile(f"[{''.join(_SCRIPTS.values())}]")
 _LATIN = "A-Za-z\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff"
 _WORD = re.compile(f"(?<![0-9_{_LATIN}])[{_LATIN}]{{2,}}(?![0-9_])")
@@ -164,7 +163,7 @@ def language_of(text: str) -> str | None:
     text = text[:SAMPLE]
     others = len(_ANY_SCRIPT.findall(text))
     if others > len(_LATIN_LETTER.findall(text)):
-        counts = {code: len(letters.findall(text)) for code, letters in _LETTERS.items()}
+        counts = {code: len(re.findall(f"[{ranges}]", text)) for code, ranges in _SCRIPTS.items()}
         # Japanese is written with Chinese letters too.
         return "ja" if counts["ja"] > others / 10 else max(counts, key=lambda code: counts[code])
     return _latin_language([word.lower() for word in _WORD.findall(text)])

@@ -29,7 +29,7 @@ class Languages:
                 self._told.add("query")
                 read = _listed(encoder.languages)
                 logger.warning(
-                    "the query is in %s, and %s reads %s: ask in %s, or try --hybrid (hybrid=True); %s",
+                    "the query is in %s, and %s reads %s: ask in %s, or by words, --hybrid --weights 0 1; %s",
                     *(NAMES[found], encoder.name, read, read, _HELP),
                 )
                 return
