@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = ("grep.md", "indexing.md", "languages.md", "searching.md")
 FILES = {
-    "notes/mars.md": "# Mars\n\nMars looks red because of the rust in its dust.\n\n## Moons\n\nIts two moons are small.\n",
+    "notes/mars.md": "# Mars\n\nMars looks red because of the rust in its dust.\n\n## Moons\n\nIts moons are small.\n",
     "notes/pump.txt": "The pump BX-4410 needs oil every month. Check the seal as well.\n",
     "notes/pump-2.txt": "The pump BX-4411 needs oil once a year. Check the seal as well.\n",
     "notes/brief.txt": "Die Pumpe braucht jeden Monat Öl, und die Dichtung ist nach einem Jahr zu wechseln.\n",

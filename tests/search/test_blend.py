@@ -58,7 +58,7 @@ def test_exact_strings_come_first(demo, query, expected):
     index, _ = demo
     (answer,) = index.answers([query], 5, hybrid=True)
     assert answer.ranking.ids[0] == expected
-    assert answer.parts[expected].exact == 1.0
+    assert answer.parts[expected].exact == 1.8
     assert answer.ranking.scores[0] == pytest.approx(sum(answer.parts[expected]), rel=1e-6)
 
 
@@ -97,6 +97,12 @@ def test_weights_and_mistakes(demo):
         index.search("oil", hybrid=True, weights=(1.0,))
     with pytest.raises(WeftError, match="hybrid"):
         index.search("oil", hybrid="best")
+
+
+def test_exact_strings_come_before_everything_else():
+    vectors, words = Ranking(["a", "b"], [9.0, 1.0]), Ranking(["a"], [4.0])
+    for weights in (None, (5.0, 7.0), (0.0, 1.0)):
+        assert blend(vectors, words, exact={"b"}, weights=weights)[0].ids[0] == "b"
 
 
 def test_degenerate_rankings():
