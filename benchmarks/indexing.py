@@ -67,8 +67,8 @@ def compare(files: Path, versions: list[str], threads: int, rounds: int = 2) -> 
     size = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
     number = sum(path.is_file() for path in files.rglob("*"))
     lines = [
-        f"`python benchmarks/indexing.py --files FOLDER`, {threads} threads: {number:,} text files of {size / 1e6:.2f} MB, "
-        f"weft-small; the best of {rounds} runs of each version, in turns.",
+        f"`python benchmarks/indexing.py --files FOLDER`, {threads} threads: {number:,} text files of "
+        f"{size / 1e6:.2f} MB, weft-small; the best of {rounds} runs of each version, in turns.",
         "",
         "| run | version | passages written | seconds | passages a second | peak memory, MB |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
