@@ -46,8 +46,8 @@ def printed(command, folder):
 
 
 def same(text):
-    """A text with what depends on the processor, the digits of scores and sizes, left out."""
-    return re.sub(r"\d+\.\d+", "#.#", text)
+    """A text with what depends on the processor, the digits of scores and sizes and the bars of both, left out."""
+    return re.sub(r"[ ━]+", " ", re.sub(r"\d+\.\d+", "#.#", text))
 
 
 def run(block, folder):

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from weft import Document, Ranking, TextIndex, WeftError
+from weft.explain import to_dict, to_html
 from weft.search.hybrid import blend
 from weft.search.lexical import exact_strings, most_score, search_exact, search_lexical
 from weft.sources.beir import DEMO, Collection
@@ -60,6 +61,22 @@ def test_exact_strings_come_first(demo, query, expected):
     assert answer.ranking.ids[0] == expected
     assert answer.parts[expected].exact == 1.8
     assert answer.ranking.scores[0] == pytest.approx(sum(answer.parts[expected]), rel=1e-6)
+
+
+def test_explanations_say_what_a_blended_score_is_made_of(demo):
+    index, _ = demo
+    (best,) = index.explain("how often does the BX-4411 need oil", hybrid=True)
+    (answer,) = index.answers(["how often does the BX-4411 need oil"], 1, hybrid=True)
+    assert best.id == "pump-2"
+    assert dict(best.parts) == answer.parts["pump-2"]._asdict()
+    assert sum(value for _, value in best.parts) == pytest.approx(answer.ranking.scores[0], rel=1e-6)
+    assert best.total == pytest.approx(best.score, rel=1e-5), "the pairs are those of the token vectors"
+    assert f"blended: {best.blended}" in str(best)
+    assert "1.80 exact" in best.blended
+    assert best.blended in to_html([best])
+    assert to_dict(best)["parts"] == dict(best.parts)
+    (plain,) = index.explain("how often does the BX-4411 need oil", id="pump-2")
+    assert (plain.parts, plain.blended, "parts" in to_dict(plain)) == ((), "", False)
 
 
 def test_common_strings_tell_nothing_apart(demo):
