@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from weft.encoders import Encoder, split_text
 from weft.errors import DataError, MissingExtraError
@@ -113,6 +112,8 @@ def update(
     -------
     Summary
     """
+    from tqdm import tqdm  # slow to import
+
     made = Summary() if summary is None else summary
     before = made.passages
     if length is not None:
