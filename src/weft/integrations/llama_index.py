@@ -174,7 +174,7 @@ class WeftVectorStore(BasePydanticVectorStore):
         document = self._index.get(name)
         assert document is not None
         if _NODE in document.metadata:
-            return metadata_dict_to_node(document.metadata, text=document.text)
+            return metadata_dict_to_node(dict(document.metadata), text=document.text)
         return TextNode(id_=name, text=document.text, metadata=own_metadata(document))
 
     # -- without waiting -----------------------------------------------------------------------------
