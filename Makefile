@@ -100,7 +100,7 @@ $(OTHERS)/.ready: $(LIGHT)/.ready
 	@touch $@
 
 test-integrations: $(OTHERS)/.ready  ## the adapters beside LangChain, LlamaIndex, PyTerrier and PyLate
-	PYTHONPATH=$(OTHERS) $(LIGHT)/bin/python -m pytest -q tests/integrations
+	PYTHONPATH=$(OTHERS) $(LIGHT)/bin/python -m pytest -q -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function tests/integrations
 
 # The extension with AddressSanitizer and UBSan, in an environment of its own. Python itself is not instrumented, so the
 # runtime is loaded before it, and what Python never frees is no leak of ours.

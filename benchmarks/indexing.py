@@ -4,6 +4,10 @@
 
 The passages are those of the demo collection in turns, each with a number of its own, so that none is like another to
 the index; they lie in files of 100 rows. Every run is a process of its own, start-up and loading of the model included.
+
+    python benchmarks/indexing.py --files FOLDER --version before=PYTHON --version now=PYTHON [--write]
+
+measures a folder of your own files instead, with the version of weft that each interpreter has, in turns.
 """
 
 from __future__ import annotations
@@ -19,9 +23,8 @@ from tempfile import TemporaryDirectory
 
 import weft
 from results_file import write_section
-from weft.sources.beir import read_corpus
+from weft.sources.beir import DEMO, read_corpus
 
-DEMO = Path(weft.__file__).parent / "collections" / "demo"
 ROWS = 100
 
 
@@ -37,7 +40,7 @@ def write_passages(folder: Path, count: int) -> int:
     return words
 
 
-def run(*arguments: str) -> tuple[float, float, dict[str, int]]:
+def run(*arguments: str, python: str = sys.executable) -> tuple[float, float, dict[str, int]]:
     """Run ``weft index``; return wall seconds, peak memory in MB and its summary."""
     start = time.perf_counter()
     # Children report their largest, so each run has a parent of its own.
@@ -45,10 +48,36 @@ def run(*arguments: str) -> tuple[float, float, dict[str, int]]:
         "import resource, subprocess, sys; r = subprocess.run([sys.executable, '-m', 'weft', *sys.argv[1:]]);"
         " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(r.returncode)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([python, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, check=True)
     seconds = time.perf_counter() - start
     summary, peak = done.stdout.strip().splitlines()
     return seconds, int(peak) / 1000, json.loads(summary)
+
+
+def compare(files: Path, versions: list[str], threads: int, rounds: int = 2) -> list[str]:
+    """Index a folder of files with several versions of weft, in turns, and again with nothing changed."""
+    found: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    for _ in range(rounds):
+        for name, python in (version.split("=", 1) for version in versions):
+            with TemporaryDirectory() as made:
+                command = ["index", str(files), "-o", f"{made}/n.weft", "--threads", str(threads), "--json"]
+                for what in ("all", "nothing changed"):
+                    seconds, peak, summary = run(*command, python=python)
+                    found.setdefault((what, name), []).append((seconds, peak, summary["passages"]))
+    size = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
+    number = sum(path.is_file() for path in files.rglob("*"))
+    lines = [
+        f"`python benchmarks/indexing.py --files FOLDER`, {threads} threads: {number:,} text files of "
+        f"{size / 1e6:.2f} MB, weft-small; the best of {rounds} runs of each version, in turns.",
+        "",
+        "| run | version | passages written | seconds | passages a second | peak memory, MB |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for (what, name), runs in sorted(found.items(), key=lambda entry: entry[0][0]):
+        seconds, peak, written = min(runs)
+        speed = f"{written / seconds:,.0f}" if written else "–"
+        lines.append(f"| {what} | {name} | {written:,} | {seconds:.2f} | {speed} | {peak:,.0f} |")
+    return lines
 
 
 def main() -> None:
@@ -57,7 +86,17 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=10_000)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--write", action="store_true", help="write the section of RESULTS.md")
+    parser.add_argument("--files", type=Path, help="a folder of text files to index instead")
+    parser.add_argument(
+        "--version", action="append", default=[], metavar="NAME=PYTHON", help="an interpreter with weft"
+    )
     options = parser.parse_args()
+    if options.files:
+        lines = compare(options.files, options.version or [f"now={sys.executable}"], options.threads)
+        print("\n".join(lines))
+        if options.write:
+            write_section("files", "Indexing text files", lines)
+        return
     with TemporaryDirectory() as made:
         texts, index = Path(made) / "texts", Path(made) / "n.weft"
         texts.mkdir()

@@ -30,8 +30,8 @@ NEED = {
     "mcp": ["weft/serving/tools.py"],
     "rapidfuzz": ["weft/generative/spans.py"],
     "sklearn": ["weft/generative/identifiers.py"],
-    "langchain_core": ["weft/integrations/langchain.py"],
-    "llama_index": ["weft/integrations/llama_index.py"],
+    "langchain_core": ["weft/integrations/langchain.py", "weft/integrations/langchain_filters.py"],
+    "llama_index": ["weft/integrations/llama_index.py", "weft/integrations/llama_index_filters.py"],
     "pyterrier": ["weft/integrations/pyterrier.py"],
 }
 

@@ -3,7 +3,7 @@
 Importing this package loads NumPy only; torch is used when tensors are passed in, or checkpoints are loaded.
 """
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from weft import _renamed
 from weft.alignment import Alignment, align, aligned, score
@@ -15,8 +15,19 @@ from weft.serving import connect, connect_async
 from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 
-__version__ = _version("weft-search")
 _renamed.install()
+
+if _TYPE_CHECKING:
+    __version__: str
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    from importlib.metadata import version  # slow to import, and seldom asked for
+
+    return version("weft-search")
+
 
 __all__ = [
     "Alignment",

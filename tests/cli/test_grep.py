@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -119,3 +121,21 @@ def test_a_cache_of_another_model_is_made_anew(tree, grep, tmp_path):
         catalogue.set("encoder", "of another")
     assert grep("fox", "src")[0] == 0
     assert grep("fox", "src", "--rebuild") == first
+
+
+def test_starting_imports_little():
+    """Before a query is encoded neither a model's libraries nor others that are slow to load are needed."""
+    slow = (
+        "asyncio",
+        "email",
+        "huggingface_hub",
+        "importlib.metadata",
+        "onnxruntime",
+        "rich",
+        "ssl",
+        "tokenizers",
+        "torch",
+    )
+    code = f"import sys, weft.cli.main, weft.sources.find; print([name for name in {slow} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -69,6 +69,21 @@ def test_hybrid(asked, model):
     assert first["score"] == pytest.approx(sum(1 / (61 + rank) for rank in ranks), rel=1e-5)
 
 
+def test_weights_of_a_hybrid_search(asked, run):
+    with weft.Index.open("n.weft") as index:
+        lexical = search_lexical(index, QUERY)
+    by_words = asked("--hybrid", "--weights", "0", "1")["results"]
+    assert [row["id"] for row in by_words][: len(lexical)] == list(lexical.ids)
+    assert by_words[0]["parts"]["vectors"] == 0
+    for arguments, wrong in (
+        (["--weights", "1", "1"], "--weights without --hybrid"),
+        (["--hybrid", "--weights", "1", "-1"], "numbers >= 0"),
+    ):
+        code, out, err = run("search", "n.weft", QUERY, *arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert wrong in err
+
+
 def test_pretty_tsv_and_trec(indexed, run, model):
     expected = by_hand(model)
     code, out, err = run("search", "n.weft", QUERY)

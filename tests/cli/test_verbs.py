@@ -108,7 +108,7 @@ class TestLookingAfter:
         assert f"    model  {model}\n" in out
         found = json.loads(run("info", "n.weft", "--json")[1])
         with Index.open(indexed) as index:
-            assert found == {**index.info(), "path": "n.weft", "bytes": found["bytes"]}
+            assert found == {**index.info(), "path": "n.weft", "bytes": found["bytes"], "other_languages": {}}
 
     def test_check(self, indexed, run):
         assert run("check", "n.weft") == (0, "n.weft: sound, 5 passages\n", "")

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from weft import Document, Ranking, TextIndex, WeftError
+from weft.explain import to_dict, to_html
 from weft.search.hybrid import blend
-from weft.search.lexical import exact_strings, search_exact
+from weft.search.lexical import exact_strings, most_score, search_exact, search_lexical
 from weft.sources.beir import DEMO, Collection
 
 MANUALS = {
@@ -58,8 +59,24 @@ def test_exact_strings_come_first(demo, query, expected):
     index, _ = demo
     (answer,) = index.answers([query], 5, hybrid=True)
     assert answer.ranking.ids[0] == expected
-    assert answer.parts[expected].exact == 1.0
+    assert answer.parts[expected].exact == 1.8
     assert answer.ranking.scores[0] == pytest.approx(sum(answer.parts[expected]), rel=1e-6)
+
+
+def test_explanations_say_what_a_blended_score_is_made_of(demo):
+    index, _ = demo
+    (best,) = index.explain("how often does the BX-4411 need oil", hybrid=True)
+    (answer,) = index.answers(["how often does the BX-4411 need oil"], 1, hybrid=True)
+    assert best.id == "pump-2"
+    assert dict(best.parts) == answer.parts["pump-2"]._asdict()
+    assert sum(value for _, value in best.parts) == pytest.approx(answer.ranking.scores[0], rel=1e-6)
+    assert best.total == pytest.approx(best.score, rel=1e-5), "the pairs are those of the token vectors"
+    assert f"blended: {best.blended}" in str(best)
+    assert "1.80 exact" in best.blended
+    assert best.blended in to_html([best])
+    assert to_dict(best)["parts"] == dict(best.parts)
+    (plain,) = index.explain("how often does the BX-4411 need oil", id="pump-2")
+    assert (plain.parts, plain.blended, "parts" in to_dict(plain)) == ((), "", False)
 
 
 def test_common_strings_tell_nothing_apart(demo):
@@ -79,6 +96,16 @@ def test_what_is_an_exact_string():
     assert len(exact_strings(" ".join(f"a{n}b" for n in range(99)))) == 8
 
 
+@pytest.mark.parametrize("query", ["oil for the pump", "BX-4410", "pump pump pump", "the", "unheard of zyzzyva"])
+def test_what_words_are_worth_depends_on_how_many_of_them_a_document_has(demo, query):
+    index, _ = demo
+    best, most = search_lexical(index.index, query).scores.max(initial=0.0), most_score(index.index, query)
+    assert 0 <= best <= most
+    (answer,) = index.answers([query], hybrid=True)
+    words = max((parts.words for parts in answer.parts.values()), default=0.0)
+    assert words == pytest.approx(0.8 * best / most, rel=1e-5, abs=1e-9)
+
+
 def test_weights_and_mistakes(demo):
     index, _ = demo
     first = index.search("oil for the pump", hybrid=True, weights=(0.0, 1.0))
@@ -87,6 +114,12 @@ def test_weights_and_mistakes(demo):
         index.search("oil", hybrid=True, weights=(1.0,))
     with pytest.raises(WeftError, match="hybrid"):
         index.search("oil", hybrid="best")
+
+
+def test_exact_strings_come_before_everything_else():
+    vectors, words = Ranking(["a", "b"], [9.0, 1.0]), Ranking(["a"], [4.0])
+    for weights in (None, (5.0, 7.0), (0.0, 1.0)):
+        assert blend(vectors, words, exact={"b"}, weights=weights)[0].ids[0] == "b"
 
 
 def test_degenerate_rankings():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import Document, Index, TokenVectors
+from weft import Document, Index, TextIndex, TokenVectors
 from weft.errors import StorageError
 from weft.storage.check import check
 
@@ -68,12 +68,16 @@ def path():
     shutil.rmtree(folder)
 
 
-def as_another(script, *arguments):
-    """Run a script as a user who may not write, once everything it needs is imported; return what it prints."""
-    command = [sys.executable, "-c", IMPORTS + script, *map(str, arguments)]
+def printed_by(script, *arguments):
+    command = [sys.executable, "-c", script, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def as_another(script, *arguments):
+    """Run a script as a user who may not write, once everything it needs is imported; return what it prints."""
+    return printed_by(IMPORTS + script, *arguments)
 
 
 def read_as_another(path, count):
@@ -119,6 +123,41 @@ def test_the_command_line(path):
     for verb in (["info"], ["check"], ["get", "d3"]):
         printed = as_another("sys.exit(main([sys.argv[1], *sys.argv[2:]]))", verb[0], path, *verb[1:])
         assert printed.strip()
+
+
+VERBS = (
+    ("search", "the red planet"),
+    ("search", "BX-4410", "--hybrid"),
+    ("search", "the red planet", "--json"),
+    ("explain", "the red planet"),
+)
+SEARCH = f"""
+import contextlib, io, os, shutil, sys, tempfile
+from weft.cli.main import main
+path, verbs = sys.argv[1], {VERBS!r}
+def printed(verb, place):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([verb[0], place, *verb[1:]]) == 0, verb
+    return out.getvalue()
+copy = shutil.copytree(path, tempfile.mkdtemp() + "/copy.weft")
+expected = [printed(verb, copy) for verb in verbs]  # and everything is imported
+os.setgroups([])
+os.setgid({OTHER})
+os.setuid({OTHER})
+assert [printed(verb, path) for verb in verbs] == expected
+print(expected[0])
+"""
+
+
+@needs_another
+@pytest.mark.parametrize("beside_a_writer", [False, True])
+def test_searching_and_explaining_by_the_command_line(path, beside_a_writer):
+    with TextIndex.open(path, create=True) as texts:
+        texts.add({"mars": "The planet Mars looks red.", "pump": "The pump BX-4410 needs oil."})
+        if beside_a_writer:
+            assert "mars" in printed_by(SEARCH, path)
+    if not beside_a_writer:
+        assert "mars" in printed_by(SEARCH, path)
 
 
 @pytest.fixture

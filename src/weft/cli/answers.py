@@ -71,6 +71,12 @@ class Fusion(StrEnum):
 FusionOption = Annotated[Fusion, typer.Option("--fusion", help="A blend, reciprocal ranks, or scores of 0 … 1.")]
 
 
+Weights = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--weights", metavar="VECTORS BM25", help="What each side of --hybrid weighs; 1 0.8 in a blend."),
+]
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to search, as the command line says."""
@@ -85,6 +91,8 @@ class Settings:
     """Show passages one by one, not by document."""
     width: int | None = 240
     """Characters of a passage to show; None: all."""
+    weights: tuple[float, float] | None = None
+    """Of the two sides of a hybrid search."""
 
     @property
     def depth(self) -> int:
@@ -96,7 +104,7 @@ class Settings:
     @property
     def searched(self) -> dict[str, Any]:
         """Options of `TextIndex.answers` beside k."""
-        return {"alignment": self.alignment, "hybrid": self.hybrid, **self.explained}
+        return {"alignment": self.alignment, "hybrid": self.hybrid, "weights": self.weights, **self.explained}
 
     @property
     def explained(self) -> dict[str, Any]:
@@ -106,12 +114,17 @@ class Settings:
     def check(self) -> None:
         """Refuse a wrong alignment or filter before a model is loaded."""
         from weft.alignment import Alignment
+        from weft.search.hybrid import checked_weights
         from weft.storage.filters import parse
 
         if self.alignment is not None:
             Alignment.parse(self.alignment)
         if self.filter is not None:
             parse(self.filter)
+        if self.weights is not None:
+            checked_weights(self.weights, 2)
+            if self.hybrid is None:
+                raise DataError("--weights without --hybrid: there is only one side to weigh")
 
 
 def readable(text: str, what: str) -> str:

@@ -153,7 +153,7 @@ def _measured(texts: TextIndex, collection: Collection) -> Table:
     ways: dict[str, Callable[[str], Ranking]] = {
         "token vectors": lambda text: texts.answers([text], hits=False)[0].ranking,
         "BM25 (FTS5)": lambda text: search_lexical(texts.index, text),
-        "hybrid": lambda text: texts.answers([text], hybrid="rrf", hits=False)[0].ranking,
+        "hybrid": lambda text: texts.answers([text], hybrid=True, hits=False)[0].ranking,
     }
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="dim")  # fits 80 columns
     table.add_column("nDCG@10", no_wrap=True)

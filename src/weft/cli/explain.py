@@ -11,9 +11,13 @@ from weft.cli.answers import (
     BetaQ,
     Exact,
     FilterOption,
+    Fusion,
+    FusionOption,
     Html,
+    Hybrid,
     PairsListed,
     Settings,
+    Weights,
     readable,
     show_explanations,
 )
@@ -32,6 +36,9 @@ def explain(
     filter_: FilterOption = None,
     exact: Exact = False,
     beta_q: BetaQ = None,
+    hybrid: Hybrid = False,
+    fusion: FusionOption = Fusion.blend,
+    weights: Weights = None,
     pairs: PairsListed = 12,
     html: Html = None,
     json_: Json = False,
@@ -39,11 +46,12 @@ def explain(
 ) -> None:
     """Show why documents were found.
 
-    Which words of QUERY met which words of a document, and what each pair added to its score.
+    Which words of QUERY met which words of a document, and what each pair added to its score. With --hybrid the
+    documents are those of a hybrid search, and what a blended score is made of is shown too.
     """
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
-    settings = Settings(k, alignment, filter_, exact, beta_q, None)
+    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, weights=weights)
     settings.check()
     with TextIndex.open(index, model=model) as opened:
-        found = opened.explain(query, k, id=doc, alignment=alignment, **settings.explained)
+        found = opened.explain(query, k, id=doc, **settings.searched)
     show_explanations(found, html, json_, pairs)

@@ -95,10 +95,10 @@ def _key(path: str, selection: Any, model: str | None) -> str:
 def _hits(
     path: str, place: Path, selection: Any, model: str | None, query: str, k: int, context: int, hybrid: bool
 ) -> list[Hit]:
-    from weft.sources.find import Skipped, find
+    from weft.sources.find import Skipped, find_by_place
 
     skipped: list[Skipped] = []
-    found = find([path], selection, skipped.append)
+    found = find_by_place([path], selection, skipped.append)
     if not found:
         return []
     try:
@@ -113,13 +113,11 @@ def _hits(
         return list(_read(opened, answer, path, context))
 
 
-def _up_to_date(path: str, place: Path, found: list[Found], model: str | None) -> TextIndex:
-    """Open the index of a path, with every file as it is now."""
-    from weft.sources.find import real_name
-
+def _up_to_date(path: str, place: Path, found: dict[str, Found], model: str | None) -> TextIndex:
+    """Open the index of a path, with every file as it is now; `found` is by where each file really is."""
     place.parent.mkdir(parents=True, exist_ok=True)
     listing = place.with_suffix(".json")
-    now = {real_name(file.path): _stamp(file.path) for file in found}
+    now = {name: _stamp(file.path) for name, file in found.items()}
     known = is_index(place)
     opened = TextIndex.open(place, create=True, model=model)
     try:
@@ -127,7 +125,7 @@ def _up_to_date(path: str, place: Path, found: list[Found], model: str | None) -
             return opened
         opened.lock()
         listing.unlink(missing_ok=True)  # until everything is in the index
-        opened.add_found(found, roots=[path])
+        opened.add_found(found.values(), roots=[path])
         listing.write_text(json.dumps(now), encoding="utf-8", errors="surrogateescape")
     except IndexLockedError:
         typer.echo("weft: another weft grep is indexing this: searching what it has so far", err=True)

@@ -190,6 +190,7 @@ def _as_json(summary: Summary) -> str:
     reasons = Counter(s.reason.partition(" (")[0].partition(":")[0] for s in summary.skipped)
     found = {
         **{name: getattr(summary, name) for name in names},
+        "languages": summary.languages,
         "skipped_by_reason": dict(reasons.most_common()),
         "skipped": [s._asdict() for s in summary.skipped],
     }

@@ -34,6 +34,11 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "model": found["model"] or "the one that comes with weft, or unknown",
         "encoder": found["encoder_fingerprint"] or "unknown",
     }
+    if found["other_languages"]:
+        from weft.encoders.languages import NAMES
+
+        counts = (f"{count:,} {NAMES.get(code, code)}" for code, count in found["other_languages"].items())
+        shown["languages"] = f"{', '.join(counts)}: passages that the model does not read well"
     for key, value in shown.items():
         typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {shown_value(value)}")
 

@@ -24,6 +24,7 @@ from weft.cli.answers import (
     Top,
     Trec,
     Tsv,
+    Weights,
     as_json,
     check_one_format,
     console,
@@ -55,6 +56,7 @@ def search(
     exact: Exact = False,
     hybrid: Hybrid = False,
     fusion: FusionOption = Fusion.blend,
+    weights: Weights = None,
     beta_q: BetaQ = None,
     passages: Passages = False,
     context: Context = 240,
@@ -78,7 +80,7 @@ def search(
     query = None if query is None else readable(query, "query")
     flat = passages or json_ or tsv or trec  # programs group for themselves
     width = None if full else context
-    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, flat, width)
+    settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, flat, width, weights)
     settings.check()
     with TextIndex.open(index, model=model) as opened:
         asked = [] if queries is None else read_query_file(queries, sys.stdin)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from tqdm import tqdm
 
 from weft._renamed import Renamed
 from weft.alignment import Gate
@@ -51,6 +50,8 @@ class Encoder:
     alignment : str
         What an index of its vectors searches by unless told otherwise: what the model was trained for, "" if that is
         not known.
+    languages : tuple of str
+        The languages that it reads well, codes of ISO 639-1; none if that is not known.
     """
 
     def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
@@ -144,6 +145,10 @@ class Encoder:
     @property
     def alignment(self) -> str:
         return self.settings.alignment
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self.settings.languages
 
     weights = Renamed("salience_weighs")
 
@@ -286,6 +291,8 @@ class Encoder:
         dtype: np.dtype[Any],
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32] | None]:
         """Run the texts, longest first, and write each one's scored vectors to its place; offsets and saliences too."""
+        from tqdm import tqdm  # slow to import
+
         side = self._readers[task].side
         # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
         gate = None if side.gate is None else Gate.parse(side.gate if self.salience_weighs else "relu")

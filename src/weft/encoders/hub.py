@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from weft.encoders.card import CARD_FILE
 from weft.encoders.settings import MODEL_FILE
 from weft.errors import CheckpointError, first_line
 
@@ -55,7 +56,7 @@ def needed(files: Iterable[str], with_code: bool = False) -> list[str]:
         elif path.suffix == ".onnx":  # graphs of other tools lie in folders of their own, a light model's at the top
             wanted = str(path) == MODEL_FILE
         else:
-            wanted = path.suffix in _SUFFIXES or (with_code and path.suffix == ".py")
+            wanted = path.suffix in _SUFFIXES or str(path) == CARD_FILE or (with_code and path.suffix == ".py")
         if wanted:
             chosen.append(str(path))
     return sorted(chosen)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.encoders.backend import Backend
+from weft.encoders.card import read_card_languages
 from weft.encoders.hub import download
 from weft.encoders.light import is_light_folder, read_light_folder
 from weft.encoders.own_alignment import read_own_alignment
@@ -75,7 +76,9 @@ def load(
     # A folder's place says nothing elsewhere: an exported model remembers only its name.
     source = Path(name).name if Path(name).exists() else name
     settings = describe(model, Path(name).name, {"source": source, "layout": layout})
-    settings = dataclasses.replace(settings, alignment=read_own_alignment(folder))
+    settings = dataclasses.replace(
+        settings, alignment=read_own_alignment(folder), languages=read_card_languages(folder)
+    )
     return settings, plain_tokenizer(model), TorchBackend(model, settings)
 
 

@@ -120,6 +120,8 @@ class Settings:
         What explanations call tokens whose vectors stand for something else than the token.
     alignment : str
         What an index of the model's vectors searches by unless told otherwise; "" for the sum of max.
+    languages : tuple of str
+        The languages that the model reads well, codes of ISO 639-1; none where that is not known.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Settings:
     salience_weighs: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     alignment: str = ""
+    languages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_count(self.dim, "dim", "Settings")
@@ -169,8 +172,9 @@ class Settings:
     def to_json(self) -> str:
         """Return the text of ``weft_encoder.json``."""
         fields = dataclasses.asdict(self)
-        if not self.alignment:  # earlier versions do not know the key
-            del fields["alignment"]
+        for name in ("alignment", "languages"):
+            if not fields[name]:  # earlier versions do not know the key
+                del fields[name]
         return json.dumps({"format": FORMAT} | fields, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -195,6 +199,7 @@ class Settings:
                 side["skip_ids"] = tuple(side.get("skip_ids", ()))
                 side["keep_ids"] = None if side.get("keep_ids") is None else tuple(side["keep_ids"])
                 data[name] = Side(**side)
+            data["languages"] = tuple(map(str, data.get("languages", ())))
             return cls(**data)
         except (TypeError, KeyError, ValueError, WeftError) as error:
             raise CheckpointError(f"{source} does not describe an encoder: {error}") from None

@@ -16,6 +16,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
     """Return plain dictionaries and lists."""
     return {
         "schema": SCHEMA,
+        **({"parts": dict(explanation.parts)} if explanation.parts else {}),
         "id": explanation.id,
         "rank": explanation.rank,
         "score": explanation.score,

@@ -93,6 +93,14 @@ class Explanation:
     query: Side
     document: Side
     pairs: tuple[Pair, ...]
+    parts: tuple[tuple[str, float], ...] = ()
+    """What the score of a hybrid search is made of, by name; none elsewhere. `score` is that by token vectors."""
+
+    @cached_property
+    def blended(self) -> str:
+        """The score of a hybrid search as a sum, for people; empty elsewhere."""
+        shown = " + ".join(f"{value:.2f} {name}" for name, value in self.parts if value)
+        return f"{sum(value for _, value in self.parts):.4f} = {shown}" if self.parts else ""
 
     @cached_property
     def total(self) -> float:

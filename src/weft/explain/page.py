@@ -66,6 +66,7 @@ def _article(shown: View) -> str:
     imputed = sum(pair.contribution for pair in explanation.imputed)
     how = (
         f"<code>{_text(explanation.alignment)}</code>, {len(explanation.pairs)} pairs of tokens, Z = {explanation.z:g}"
+        + (f"; blended: {_text(explanation.blended)}" if explanation.blended else "")
     )
     if explanation.imputed:
         how += f"; {len(explanation.imputed)} imputed, {imputed:.4f} of the score"

@@ -67,6 +67,8 @@ def _title(explanation: Explanation) -> Text:
     title.append(printable(explanation.id), "bold")
     title.append(f"  {explanation.score:.4f}", "bold cyan")
     title.append(f"  {explanation.alignment}, Z = {explanation.z:g}", "dim")
+    if explanation.blended:
+        title.append(f"\nblended: {explanation.blended}", "dim")
     return title
 
 

@@ -1,8 +1,8 @@
 """`update`: make an index hold what some sources hold now, encoding only what changed.
 
 Each passage carries in its metadata what is needed to tell: ``weft.source``, the file it comes from, ``weft.id``, its
-document, ``weft.hash``, that one's content, ``weft.of``, how many passages it has, and ``weft.file``, where the file
-really is, seen from the index. There is no second table that
+document, ``weft.hash``, that one's content, ``weft.of``, how many passages it has, ``weft.file``, where the file
+really is, seen from the index, and ``weft.language``, if it is none that the model reads. There is no second table that
 could disagree with the documents: a passage that was deleted by hand, or never written because of a crash, is simply
 not there, and comes again.
 """
@@ -10,6 +10,7 @@ not there, and comes again.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from weft.encoders import Encoder, split_text
 from weft.errors import DataError, MissingExtraError
+from weft.ingest.languages import language_note, remember_other_languages
 from weft.ingest.origins import FILE, ID, ORIGIN, place_from, real_path
 from weft.ingest.passages import passages_of, place_of
 from weft.ingest.texts import note_of
@@ -52,6 +53,8 @@ class Summary:
     skipped: list[Skipped] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     """Of the documents added and updated."""
+    languages: dict[str, int] = field(default_factory=dict)
+    """Passages written that are evidently in a language which the model does not read, by its code (ISO 639-1)."""
 
     def __str__(self) -> str:
         counts = (
@@ -109,6 +112,8 @@ def update(
     -------
     Summary
     """
+    from tqdm import tqdm  # slow to import
+
     made = Summary() if summary is None else summary
     before = made.passages
     if length is not None:
@@ -259,6 +264,10 @@ class _Run:
             parts.append(found)
             bar.update(sum(size for _, size in part))
         self.index.add([passage for passage, _ in passages], TokenVectors.concatenate(parts), flat=True)
+        languages = Counter(filter(None, (note_of(passage, "language") for passage, _ in passages)))
+        if languages:
+            remember_other_languages(self.index)
+            self.summary.languages = dict(Counter(self.summary.languages) + languages)
         self.summary.passages += len(passages)
         bar.set_postfix_str(f"{self.summary.passages:,} passages")
 
@@ -302,7 +311,11 @@ class _Run:
             Document(
                 passage.id,
                 passage.text,
-                {**passage.metadata, **place_of(passage, layout, len(passages) > 1), NOTES: note},
+                {
+                    **passage.metadata,
+                    **place_of(passage, layout, len(passages) > 1),
+                    NOTES: {**note, **language_note(passage.text, self.encoder)},
+                },
             )
             for passage in passages
         ]

@@ -15,11 +15,8 @@ from weft.types import Ranking
 BLEND = "blend"
 FUSIONS = (BLEND, "rrf", "scores")
 """Ways to fuse; the first is the default."""
-BLEND_WEIGHTS = (1.0, 0.1)
-"""What token vectors and BM25 weigh in a blend. BM25 is the weaker of the two nearly everywhere: it may settle what the
-vectors leave open, and no more."""
-EXACT = 1.0
-"""What a document gains that holds the exact strings of the query: as much as lies between the best and the last."""
+BLEND_WEIGHTS = (1.0, 0.8)
+"""What token vectors and BM25 weigh in a blend, chosen on the dev splits of six collections (benchmarks/hybrid.py)."""
 RRF_CONSTANT = 60
 """Of Cormack, Clarke and Büttcher (2009)."""
 
@@ -75,6 +72,7 @@ def blend(
     k: int = 10,
     *,
     weights: Sequence[float] | None = None,
+    most: float | None = None,
 ) -> tuple[Ranking, dict[str, Parts]]:
     """Blend a ranking by token vectors with one by BM25, and say what each score is made of.
 
@@ -84,31 +82,36 @@ def blend(
     others : {id: score}, optional
         Scores by token vectors of documents that only BM25 found.
     exact : collection of str, optional
-        Documents that hold the exact strings of the query, such as a part number.
+        Documents that hold the exact strings of the query, such as a part number. They gain both weights together, as
+        much as the best document could have without them, and so come first.
     k : int
         How many documents at the most.
     weights : (float, float), optional
         Of token vectors and of BM25; `BLEND_WEIGHTS`.
+    most : float, optional
+        What BM25 could give at the most (`weft.search.lexical.most_score`): a document that has only a few common words
+        of the query is then worth little, even if no other has more. By default what its best document has.
 
     Examples
     --------
     >>> best, parts = blend(Ranking(["a", "b"], [9.0, 5.0]), Ranking(["b", "c"], [3.0, 1.5]), exact={"c"}, k=2)
     >>> [(result.id, round(result.score, 2)) for result in best], parts["c"]
-    ([('c', 1.05), ('a', 1.0)], Parts(vectors=0.0, words=0.05, exact=1.0))
+    ([('c', 2.2), ('a', 1.0)], Parts(vectors=0.0, words=0.4, exact=1.8))
     """
     check_count(k, "k", "blend")
     of_vectors, of_words = checked_weights(BLEND_WEIGHTS if weights is None else weights, 2)
+    of_exact = of_vectors + of_words
     low, high = float(vectors.scores.min(initial=np.inf)), float(vectors.scores.max(initial=-np.inf))
-    top = float(words.scores.max(initial=0.0))
+    top = float(words.scores.max(initial=0.0)) if most is None else most
     by_vectors = {**(others or {}), **dict(zip(vectors.ids, vectors.scores.tolist(), strict=True))}
     by_words = dict(zip(words.ids, words.scores.tolist(), strict=True))
     parts: dict[str, Parts] = {}
     for id in (*vectors.ids, *words.ids, *exact):  # noqa: A001
         place = (by_vectors.get(id, low) - low) / (high - low) if high > low else float(id in by_vectors)
         share = by_words.get(id, 0.0) / top if top > 0 else 0.0
-        parts[id] = Parts(of_vectors * max(place, 0.0), of_words * share, EXACT if id in exact else 0.0)
-    # Sorting is stable: of equals the one that the vectors have first leads.
-    best = sorted(parts, key=lambda id: -sum(parts[id]))[:k]  # noqa: A006
+        parts[id] = Parts(of_vectors * max(place, 0.0), of_words * share, of_exact if id in exact else 0.0)
+    # Sorting is stable: of equals the one that the vectors have first leads, after those with the exact strings.
+    best = sorted(parts, key=lambda id: (-sum(parts[id]), id not in exact))[:k]  # noqa: A006
     return Ranking(best, np.array([sum(parts[id]) for id in best], dtype=np.float32)), parts  # noqa: A001
 
 

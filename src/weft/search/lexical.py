@@ -6,6 +6,7 @@ see one committed state.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,6 +26,9 @@ _LONGEST = 10_000
 MOST_STRINGS = 8
 MOST_WORDS = 256
 """A longer query is cut: SQLite's expressions have a limited depth, and BM25 gains nothing from more."""
+K1 = 1.2
+"""Of FTS5's BM25: a word that comes again and again counts K1 + 1 times at the most."""
+_LEAST_IDF = 1e-6  # FTS5's, of a word that more than half of the documents have
 
 
 def match_any(text: str) -> str:
@@ -37,8 +41,12 @@ def match_any(text: str) -> str:
     >>> match_any('red AND "planet*" red')
     '"red" OR "and" OR "planet"'
     """
+    return " OR ".join(_terms(text))
+
+
+def _terms(text: str) -> list[str]:
     words = dict.fromkeys(word.lower() for word in _WORD.findall(text))
-    return " OR ".join(f'"{word}"' for word in list(words)[:MOST_WORDS])
+    return [f'"{word}"' for word in list(words)[:MOST_WORDS]]
 
 
 def exact_strings(text: str) -> list[str]:
@@ -109,6 +117,28 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
     match = match_any(text)
     found = _matching(index, match, k, filter) if match else []
     return Ranking([id for id, _ in found], np.array([score for _, score in found], dtype=np.float32))  # noqa: A001
+
+
+def most_score(index: Store, text: str) -> float:
+    """Return what BM25 could give a document for a query at the most: every word, again and again.
+
+    That is (k₁ + 1) · Σ ln((N − n + ½) / (n + ½)), with N documents, of which n have the word.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from weft.types import Document, TokenVectors
+    >>> with Store.create(tempfile.mkdtemp(), dim=1) as store:
+    ...     texts = [Document(name, name) for name in "abcd"]
+    ...     store.add(texts, TokenVectors.from_list([[[1.0]]] * 4))
+    ...     [round(most_score(store, query), 3) for query in ("a", "a b", "a unheard")]
+    [1.864, 3.728, 6.698]
+    """
+    number = len(index)
+    with index.reading_catalogue() as catalogue:
+        holders = [catalogue.lexical_count(term) for term in _terms(text)]
+    idf = (max(math.log((number - n + 0.5) / (n + 0.5)), _LEAST_IDF) for n in holders)
+    return (K1 + 1) * sum(idf)
 
 
 def _matching(index: Store, match: str, k: int, filter: Filter | str | None) -> list[tuple[str, float]]:  # noqa: A002

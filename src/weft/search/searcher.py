@@ -10,7 +10,7 @@ from weft.alignment import XTR, Alignment
 from weft.errors import invalid
 from weft.search.hybrid import BLEND, FUSIONS, Parts, blend, fuse
 from weft.search.index import Index
-from weft.search.lexical import search_exact, search_lexical
+from weft.search.lexical import most_score, search_exact, search_lexical
 from weft.search.options import SEARCH_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
@@ -140,7 +140,8 @@ class Searcher:
                 parts: dict[str, Parts] = {}
                 if fused is None:
                     others = {result.id: result.score for found_later in more for result in found_later}
-                    fused, parts = blend(ranking, lexical, others, exact, k, weights=weights)
+                    most = most_score(self.index, text)
+                    fused, parts = blend(ranking, lexical, others, exact, k, weights=weights, most=most)
                 answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical, parts))
             return answers
 

@@ -129,7 +129,7 @@ class Tools:
         name, texts = self._index(index)
         with _told(), texts.view():
             self._limits.text(query, "query", "query_characters")
-            (answer,) = texts.answers([query], k, filter=filter, hybrid="rrf" if hybrid else None)
+            (answer,) = texts.answers([query], k, filter=filter, hybrid=hybrid)
             results: list[Found] = []
             for result in answer.ranking:
                 document = texts.get(result.id)

@@ -18,7 +18,6 @@ from weft.sources.extracted import Extracted
 from weft.sources.find import BEIR, STDIN, Found, Report, Skipped
 from weft.sources.isolation import shared
 from weft.sources.kinds import ROWS
-from weft.sources.mail import messages
 from weft.sources.records import GLOBAL, Fields, Record, Row, json_rows, plain, read_rows, read_stream, record
 from weft.types import Document
 
@@ -142,6 +141,8 @@ def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, lin
 
 def _messages(file: Found, largest: int, report: Report) -> Iterator[Source]:
     """Yield the messages of an mbox file, each named by its content: numbers change, their ids may occur twice."""
+    from weft.sources.mail import messages  # the library of e-mail is slow to import
+
     for number, data in enumerate(messages(file.path), 1):
         if len(data) > largest:
             report(Skipped(file.name, f"message {number} is larger than {largest / 2**20:.0f} MB", lost=True))

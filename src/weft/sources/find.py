@@ -92,6 +92,11 @@ def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> l
 
     Hidden files, and folders that are indexes, are left out in silence.
     """
+    return list(find_by_place(paths, selection, report).values())
+
+
+def find_by_place(paths: Iterable[str | Path], selection: Selection, report: Report) -> dict[str, Found]:
+    """List what `find` does, by where each file really is."""
     found: dict[str, Found] = {}
     for given in paths:
         if str(given) == STDIN:
@@ -107,7 +112,7 @@ def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> l
             known = found.setdefault(real, file)
             if file.asked and not known.asked:
                 found[real] = known._replace(asked=True)
-    return list(found.values())
+    return found
 
 
 def real_name(path: Path) -> str:
@@ -127,7 +132,7 @@ def _real_folder(folder: str) -> str:
 
 def name_of(path: Path) -> str:
     """Write a path as ids and messages have it: as given, without detours, with forward slashes."""
-    return Path(os.path.normpath(path)).as_posix()
+    return os.path.normpath(path).replace(os.sep, "/")
 
 
 def printable(name: str) -> str:
@@ -183,8 +188,10 @@ class _Walk:
             else:
                 corpus = None
             for file in sorted(files):
-                if file[0] != "." and self.selection.wants(_join(below, file)) and not self._ignores(folder / file):
-                    yield from self._file(folder / file, file == corpus)
+                if file[0] != "." and self.selection.wants(_join(below, file)):
+                    path = folder / file
+                    if not self._ignores(path):
+                        yield from self._file(path, file == corpus)
             links = [f for f in folders if (folder / f).is_symlink()]  # which the walk does not enter
             folders[:] = [f for f in folders if f not in links]
             for link in links:

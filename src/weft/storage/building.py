@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numpy.typing import ArrayLike
-from tqdm import tqdm
 
 from weft.checks import check_count
 from weft.storage.store import Store
@@ -61,6 +60,8 @@ def build(
     check_count(most_tokens, "most_tokens", "build")
     added = 0
     hidden = None if progress is None else not progress  # None: tqdm asks whether stderr is a terminal
+    from tqdm import tqdm  # slow to import
+
     with tqdm(total=total, unit=" documents", disable=hidden, smoothing=0.1) as bar:
         for documents, vectors in _batches(stream, store.dim, most_tokens):
             new = [i for i, document in enumerate(documents) if _id(document) not in store]

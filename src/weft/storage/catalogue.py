@@ -286,6 +286,11 @@ class Catalogue:
         query = f"SELECT id, {columns} FROM documents WHERE json_extract(metadata, ?) IS NOT NULL"
         return self._all(query, (*paths, paths[0]))
 
+    def metadata_counts(self, path: str) -> list[tuple[Any, int]]:
+        """Return the values that metadata have at a JSON path, and how many documents have each, most common first."""
+        query = "SELECT json_extract(metadata, ?) AS value, COUNT(*) FROM documents GROUP BY 1 ORDER BY 2 DESC, 1"
+        return [(value, int(count)) for value, count in self._all(query, (path,)) if value is not None]
+
     def value_counts(self, condition: str, parameters: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
         """Return (field, whether in a list, JSON type, value, documents) of the `most` commonest values of each field.
 
@@ -328,6 +333,10 @@ class Catalogue:
             f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
         )
         return [(found[0], found[1]) for found in self._all(query, (match, *parameters, limit))]
+
+    def lexical_count(self, match: str) -> int:
+        """Return how many documents match an FTS5 expression."""
+        return int(self._all("SELECT count(*) FROM lexical WHERE lexical MATCH ?", (match,))[0][0])
 
     def numbers(self) -> NDArray[np.int64]:
         """Return the numbers of all documents."""

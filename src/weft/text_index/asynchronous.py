@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from weft.ingest import Summary
 from weft.search.options import SearchOptions
@@ -12,6 +11,14 @@ from weft.types import Document
 
 if TYPE_CHECKING:
     from weft.text_index.facade import Match, TextIndex
+
+T = TypeVar("T")
+
+
+async def _in_thread(work: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    import asyncio  # costs more to import than most searches do, and few programs need it
+
+    return await asyncio.to_thread(work, *arguments, **options)
 
 
 class Asynchronous:
@@ -28,25 +35,25 @@ class Asynchronous:
 
     async def asearch(self, query: str, k: int = 10, **options: Unpack[SearchOptions]) -> list[Match]:
         """As `TextIndex.search`."""
-        return await asyncio.to_thread(self._self.search, query, k, **options)
+        return await _in_thread(self._self.search, query, k, **options)
 
     async def asearch_many(
         self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]
     ) -> list[list[Match]]:
         """As `TextIndex.search_many`."""
-        return await asyncio.to_thread(self._self.search_many, queries, k, **options)
+        return await _in_thread(self._self.search_many, queries, k, **options)
 
     async def aadd(self, documents: Mapping[str, str] | Iterable[Document | str], **options: Any) -> Summary:
         """As `TextIndex.add`."""
-        return await asyncio.to_thread(self._self.add, documents, **options)
+        return await _in_thread(self._self.add, documents, **options)
 
     async def adelete(self, ids: str | Iterable[str]) -> int:
         """As `TextIndex.delete`."""
-        return await asyncio.to_thread(self._self.delete, ids)
+        return await _in_thread(self._self.delete, ids)
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002
         """As `TextIndex.get`."""
-        return await asyncio.to_thread(self._self.get, id)
+        return await _in_thread(self._self.get, id)
 
     @property
     def _self(self) -> TextIndex:

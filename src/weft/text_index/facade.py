@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
@@ -15,6 +16,7 @@ from weft.errors import DataError, IndexStateError, InvalidParameterError, inval
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, fragments, snippet
 from weft.ingest import own_metadata, whole
+from weft.ingest.languages import other_languages
 from weft.search import Answer, Index, Searcher
 from weft.search.encoder_of import check_encoder, load_encoder
 from weft.search.options import SearchOptions, VectorOptions
@@ -181,8 +183,8 @@ class TextIndex(Writing, Asynchronous):
         return self.index.view()
 
     def info(self) -> dict[str, Any]:
-        """Return sizes and settings: see `Index.info`."""
-        return self.index.info()
+        """Return sizes and settings: see `Index.info`; and passages in languages that the model does not read."""
+        return {**self.index.info(), "other_languages": other_languages(self.index)}
 
     def check(self) -> Report:
         """Verify every checksum and every cross-reference."""
@@ -243,6 +245,7 @@ class TextIndex(Writing, Asynchronous):
 
     def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""
+        self._notice_queries(queries, self.encoder)
         return self.searcher.search(queries, k, **options)
 
     def snippet(
@@ -264,6 +267,8 @@ class TextIndex(Writing, Asynchronous):
         *,
         id: str | None = None,  # noqa: A002
         alignment: Alignment | str | None = None,
+        hybrid: bool | str | None = None,
+        weights: tuple[float, float] | None = None,
         **options: Unpack[VectorOptions],
     ) -> list[Explanation]:
         """Explain the k best documents for a query, or the passages of the document `id`, best first.
@@ -275,8 +280,11 @@ class TextIndex(Writing, Asynchronous):
             How many documents at the most.
         id : str, optional
             A document, found or not; of one that was split, its k best passages.
+        hybrid, weights
+            As for `search`. The pairs are those of the score by token vectors; `Explanation.parts` says what a blended
+            score is made of.
         **options
-            As for `search`, but for ``hybrid``: fused scores are not made of token pairs.
+            As for `search`.
 
         Returns
         -------
@@ -289,13 +297,13 @@ class TextIndex(Writing, Asynchronous):
                 wanted = [id] if id in self.index else [passage.id for passage in self.family(id)]
                 if not wanted:
                     raise DataError(f"no document {id!r} in {self.index.folder}")
-            (answer,) = self.answers([query], k, alignment=alignment, **options)
+            (answer,) = self.answers([query], k, alignment=alignment, hybrid=hybrid, weights=weights, **options)
             ranks = {name: rank for rank, name in enumerate(answer.ranking.ids, 1)}
             made = (
                 self.explain_answer(answer, name, ranks.get(name), **options)
                 for name in (answer.ranking.ids if wanted is None else wanted)
             )
-            found = [explanation for explanation in made if explanation is not None]
+            found = [_with_parts(explanation, answer) for explanation in made if explanation is not None]
         if wanted is None:
             return found
         if not found:
@@ -316,3 +324,8 @@ class TextIndex(Writing, Asynchronous):
         Call it inside the `view` that searched, with the options of that search but for the alignment.
         """
         return explain_result(self.searcher, self.encoder, answer, id, rank, **options)
+
+
+def _with_parts(explanation: Explanation, answer: Answer) -> Explanation:
+    parts = answer.parts.get(explanation.id)
+    return explanation if parts is None else replace(explanation, parts=tuple(parts._asdict().items()))

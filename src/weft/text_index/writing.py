@@ -17,13 +17,14 @@ from weft.sources.find import STDIN, Found, Selection, find, name_of
 from weft.sources.records import Fields
 from weft.storage.families import family
 from weft.storage.store import ALIGNMENT
+from weft.text_index.languages import Languages
 from weft.types import Document
 
 OF_MODEL = "model_alignment"
 """The setting that keeps what the model of an index was trained for, whatever the index searches by since."""
 
 
-class Writing(ABC):
+class Writing(Languages, ABC):
     """What changes an index: the part of `TextIndex` that adds and removes."""
 
     @property
@@ -152,7 +153,9 @@ class Writing(ABC):
 
     def add_sources(self, sources: Iterable[Source], **options: Any) -> Summary:
         """Add documents from any sources, encoding only what changed; the options are those of `weft.ingest.update`."""
-        return update(self.index, self.encoder, sources, **options)
+        made = update(self.index, self.encoder, sources, **options)
+        self._notice_passages(made.languages, made.passages, self.encoder)
+        return made
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Remove documents with all their passages; unknown ids are ignored. Return how many passages were there."""

@@ -1,0 +1,54 @@
+"""Saying, once, that texts are in a language which the model does not read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from weft.encoders import Encoder
+from weft.encoders.languages import NAMES, other_language
+
+logger = logging.getLogger(__name__)
+_HELP = "docs/languages.md tells what to do"
+
+
+class Languages:
+    """What a `TextIndex` says about languages: of queries once, of documents once for each language."""
+
+    @cached_property
+    def _told(self) -> set[str]:
+        return set()
+
+    def _notice_queries(self, queries: Sequence[str], encoder: Encoder) -> None:
+        if "query" in self._told:
+            return
+        for query in queries:
+            found = other_language(query, encoder.languages)
+            if found is not None:
+                self._told.add("query")
+                read = _listed(encoder.languages)
+                logger.warning(
+                    "the query is in %s, and %s reads %s: ask in %s, or by words, --hybrid --weights 0 1; %s",
+                    *(NAMES[found], encoder.name, read, read, _HELP),
+                )
+                return
+
+    def _notice_passages(self, languages: Mapping[str, int], written: int, encoder: Encoder) -> None:
+        new = {code: count for code, count in languages.items() if code not in self._told}
+        if not new:
+            return
+        self._told |= new.keys()
+        logger.warning(
+            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly; %s",
+            f"{sum(new.values()):,}",
+            f"{written:,}",
+            _listed(encoder.languages),
+            encoder.name,
+            ", ".join(f"{count:,} {NAMES[code]}" for code, count in sorted(new.items(), key=lambda item: -item[1])),
+            _HELP,
+        )
+
+
+def _listed(codes: Sequence[str]) -> str:
+    return " or ".join(NAMES.get(code, code) for code in codes)
