@@ -19,7 +19,7 @@ import numpy as np
 from faults.session import Session
 from weft import Document, TokenVectors
 from weft.errors import NotAnIndexError
-from weft.storage import catalogue, merger, merging
+from weft.storage import catalogue, database, merger, merging
 from weft.storage.check import check
 from weft.storage.store import Store
 
@@ -234,6 +234,7 @@ def serve(channel: socket.socket, path: Path, seed: int, kinds: Sequence[str], d
         _forget_durability()
     merge_often()
     # The database is folded back every few pages, so that faults fall into that too.
+    database.LONG_LOG = 100_000
     catalogue.connect = connecting("PRAGMA wal_autocheckpoint = 12", catalogue.connect)
     pending = operations(seed, kinds)
     with channel, channel.makefile("r") as commands, Session(path, DIM) as session:

@@ -13,6 +13,12 @@ from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
 from weft.storage.folder import CATALOGUE
 
 FILE = CATALOGUE
+PATIENCE = 30
+"""Seconds that SQLite waits for a lock of another connection."""
+LONG_LOG = 16 << 20
+"""SQLite begins its log anew when nobody reads. Where somebody always does, it is folded back at this many bytes."""
+_FOLDING_PATIENCE = 1
+"""Seconds that a writer waits for readers who are still in the log."""
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
@@ -26,7 +32,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     A folder that we may not write, or of a filesystem that nobody may, is read as it lies there.
     """
     # Transactions are ours to begin and end (isolation_level None).
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 30}
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": PATIENCE}
     if _writable(folder):
         db: sqlite3.Connection = sqlite3.connect(folder / FILE, **options)
     else:
@@ -49,7 +55,26 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and (not there or os.access(folder / FILE, os.W_OK))
 
 
-def _log_size(folder: Path) -> int:
+def fold_log(db: sqlite3.Connection, folder: Path, tried: int) -> int:
+    """Write a log that has grown long back into the database, and empty it, after a commit.
+
+    New readers find all they need in the database then, so only those who are under way are waited for. A reader who
+    stays long is not; `tried` is how long the log was when that happened, and what this returns is for the next time.
+    """
+    size = log_size(folder)
+    if size < tried + LONG_LOG:
+        return tried if size >= tried else 0
+    with suppress(sqlite3.Error):  # what was committed is safe in the log
+        db.execute(f"PRAGMA busy_timeout = {_FOLDING_PATIENCE * 1000}")
+        try:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
+    return log_size(folder)
+
+
+def log_size(folder: Path) -> int:
+    """Return how long SQLite's log is, in bytes."""
     try:
         return (folder / f"{FILE}-wal").stat().st_size
     except OSError:
@@ -60,7 +85,7 @@ def _as_it_lies(folder: Path) -> str:
     """How SQLite is to open a folder that cannot be written."""
     if (folder / f"{FILE}-shm").exists() and (folder / f"{FILE}-wal").exists():
         return "mode=ro"  # somebody writes it: their shared memory will do
-    if _log_size(folder) and os.name == "posix":
+    if log_size(folder) and os.name == "posix":
         return "mode=ro&vfs=unix-none"  # they crashed, and the log holds commits: it is read without shared memory
     return "immutable=1"  # closed in good order
 
