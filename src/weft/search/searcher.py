@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Unpack
 
 from weft.alignment import XTR, Alignment
@@ -141,6 +141,7 @@ class Searcher:
                 if fused is None:
                     others = {result.id: result.score for found_later in more for result in found_later}
                     fused, parts = blend(ranking, lexical, others, exact, k, weights=weights)
+                fused = replace(fused, missing=ranking.missing)
                 answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical, parts))
             return answers
 

@@ -80,6 +80,7 @@ class TextIndex(Writing, Asynchronous):
         bits: int = 8,
         beta_d: float | None = None,
         lock: bool = False,
+        on_damage: str = "raise",
     ) -> Self:
         """Open an index.
 
@@ -96,9 +97,13 @@ class TextIndex(Writing, Asynchronous):
             Of a new index, as for `Index.create`.
         lock : bool
             Take the writer's lock now and keep it, before work that would be in vain without it.
+        on_damage : {"raise", "skip"}
+            As for `Index.open`: with "skip", searches go on without damaged segments, and their rankings say how many
+            documents could not be looked at (`answers(…)[0].ranking.missing`).
         """
         path, wanted = Path(path), None if model is None else str(model)
-        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(open_index(path))
+        new = create and not is_taken(path)
+        made = cls._create(path, wanted, bits, beta_d) if new else cls(open_index(path, on_damage))
         try:
             if lock:
                 made.lock()
@@ -301,6 +306,8 @@ class TextIndex(Writing, Asynchronous):
         if not found:
             xtr = str(answer.alignment).startswith("xtr")
             why = "no query token retrieved one of its tokens" if xtr else "it has no tokens"
+            if answer.ranking.missing:
+                why = "its part of the index may be damaged"
             raise DataError(f"{id!r} has no score under {answer.alignment}: {why}")
         return sorted(found, key=lambda explanation: -explanation.score)[:k]
 
