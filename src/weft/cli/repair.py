@@ -8,7 +8,7 @@ from dataclasses import asdict
 import typer
 
 from weft.cli.opening import IndexPath, Json
-from weft.storage.repair import QUARANTINE
+from weft.storage.folder import QUARANTINE
 from weft.storage.repair import repair as repaired
 
 

@@ -188,6 +188,22 @@ class Catalogue(CatalogueReading):
         self._db.executemany("DELETE FROM documents WHERE doc = ?", ((int(number),) for number in numbers))
         schema.create_triggers(self._db)
 
+    def restore(
+        self,
+        segments: Iterable[SegmentRow],
+        documents: Mapping[int, tuple[Any, ...]],
+        tombstones: Iterable[int],
+        last: int,
+    ) -> None:
+        """Fill a new catalogue with rows of an old one; the next document gets a number above `last`."""
+        query = "INSERT INTO segments (segment, file, documents, tokens, first, checksum) VALUES (?, ?, ?, ?, ?, ?)"
+        self._db.executemany(query, ((*row, segment_sum(*row[1:])) for row in segments))
+        query = "INSERT INTO documents (doc, id, checksum, text, metadata) VALUES (?, ?, ?, ?, ?)"
+        self._db.executemany(query, ((number, *row) for number, row in documents.items()))
+        self.bury(sorted(tombstones))
+        self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
+        self._db.execute("INSERT INTO sqlite_sequence VALUES ('documents', ?)", (last,))
+
     def bury(self, numbers: Iterable[int]) -> None:
         """Add tombstones for numbers that no document has."""
         self._db.executemany("INSERT OR IGNORE INTO tombstones (doc) VALUES (?)", ((int(n),) for n in numbers))

@@ -15,6 +15,8 @@ from weft.errors import CorruptIndexError, NotAnIndexError
 CATALOGUE = "catalogue.sqlite"
 SEGMENTS = "segments"
 LOCK = "writer.lock"
+QUARANTINE = "quarantine"
+"""Where `repair` puts what is damaged"""
 _SEGMENT = re.compile(r"[0-9a-f]{16}\.seg")
 
 

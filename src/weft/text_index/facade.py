@@ -306,8 +306,6 @@ class TextIndex(Writing, Asynchronous):
         if not found:
             xtr = str(answer.alignment).startswith("xtr")
             why = "no query token retrieved one of its tokens" if xtr else "it has no tokens"
-            if answer.ranking.missing:
-                why = "its part of the index may be damaged"
             raise DataError(f"{id!r} has no score under {answer.alignment}: {why}")
         return sorted(found, key=lambda explanation: -explanation.score)[:k]
 
