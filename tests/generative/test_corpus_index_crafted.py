@@ -47,6 +47,17 @@ def test_numbers_that_would_never_end(tmp_path, name, value):
         use(path)
 
 
+@pytest.mark.parametrize("form", [TokenTextIndex, FMIndex])
+@pytest.mark.parametrize("change", [lambda a: a.astype("<f2"), lambda a: a.astype("<f4") + np.nan, lambda a: a[:0]])
+def test_places_of_ids_that_are_no_places(tmp_path, form, change):
+    """Found by fuzzing: a TypeError, not an error of ours."""
+    path = tmp_path / "corpus.tokens"
+    build(form).save(path)
+    rewrite(path, lambda stored, _: stored.update(id_offsets=change(stored["id_offsets"])))
+    with pytest.raises(CorruptIndexError):
+        use(path)
+
+
 @given(data=st.data())
 def test_any_number_anywhere(tmp_path_factory, data):
     """A corpus index whose arrays hold anything answers, or is refused by one of our errors."""

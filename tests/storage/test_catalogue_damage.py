@@ -103,6 +103,23 @@ def test_a_flipped_byte_of_a_row_is_never_returned(made, tmp_path, column):
 
 
 @pytest.mark.parametrize(
+    "old", [b"CREATE TABLE documents", b"CREATE TABLE tombstones", b"CREATE TRIGGER lexical_insert"]
+)
+def test_bytes_that_are_no_text_in_what_sqlite_complains_of(made, tmp_path, old):
+    """Found by fuzzing: SQLite quotes them in its message, and Python raised a UnicodeDecodeError of its own."""
+    path = copied(made, tmp_path)
+    data = (path / "catalogue.sqlite").read_bytes()
+    assert old in data
+    (path / "catalogue.sqlite").write_bytes(data.replace(old, old.replace(b"CREATE T", b"CREATE \xb0")))
+    assert outcome(path, made[1]) == "refused"
+    with pytest.raises(CorruptIndexError):
+        Index.open(path)
+    done = repair(path)
+    assert done.lost == ()
+    assert outcome(path, made[1]) == "right"
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "UPDATE segments SET first = first + 1",

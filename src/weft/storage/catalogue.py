@@ -17,7 +17,16 @@ from typing import Any
 from weft.errors import IndexFormatError, IndexStateError, NotAnIndexError
 from weft.storage import schema
 from weft.storage.catalogue_reading import CatalogueReading, SegmentRow
-from weft.storage.database import UNAVAILABLE, connect, faults_named, fold_log, primary_code, stamp, transaction
+from weft.storage.database import (
+    UNAVAILABLE,
+    UNREADABLE,
+    connect,
+    faults_named,
+    fold_log,
+    primary_code,
+    stamp,
+    transaction,
+)
 from weft.storage.folder import check_folder
 from weft.storage.sums import row_sum, segment_sum
 from weft.types import Document
@@ -223,7 +232,7 @@ class Catalogue(CatalogueReading):
         """Return what SQLite's own checks complain of, nothing if all is well."""
         try:
             found = [row[0] for row in self._db.execute("PRAGMA integrity_check")]
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             return [str(error)]
         return [line for line in found if line != "ok"]
 
@@ -238,6 +247,6 @@ class Catalogue(CatalogueReading):
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             return [] if primary_code(error) in UNAVAILABLE else [str(error)]
         return []

@@ -22,6 +22,8 @@ _FOLDING_PATIENCE = 1
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged database raises: SQLite's complaint may quote bytes of it, which Python cannot decode."""
 _TOO_MUCH = ("too large", "too many", "stack overflow", "too complex", "LIKE or GLOB pattern")
 _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
@@ -44,7 +46,7 @@ def connect(folder: Path) -> sqlite3.Connection:
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError:
+    except BaseException:
         db.close()
         raise
     return db
@@ -132,7 +134,7 @@ def statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def primary_code(error: sqlite3.Error) -> int:
+def primary_code(error: Exception) -> int:
     """Return SQLite's primary result code of an error; errors of the sqlite3 module itself have none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -150,11 +152,10 @@ def faults_named(folder: Path) -> Iterator[None]:
         raise invalid("text", "an id, a filter or a query", "valid Unicode text", error.object) from None
     except OverflowError:
         raise invalid("number", "a filter", "an integer of 64 bits", "a larger one") from None
-    except (sqlite3.Error, OSError) as error:
-        code = primary_code(error) if isinstance(error, sqlite3.Error) else None
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):
             raise invalid("filter", "search", f"simpler: SQLite refuses it ({error})", "a large one") from None
-        if code is None or code in _STORAGE:
+        if isinstance(error, OSError) or primary_code(error) in _STORAGE:
             raise StorageError(
                 f"the index at {folder} cannot be read or written now: {error}; "
                 "all that was committed before is unharmed"
@@ -198,5 +199,5 @@ def _sound(folder: Path) -> bool:
             return True
         finally:
             db.close()
-    except (sqlite3.Error, OSError):
+    except (*UNREADABLE, OSError):
         return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import tempfile
 from collections import defaultdict
 from contextlib import suppress
@@ -22,7 +21,7 @@ import numpy as np
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import Arrays, fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.database import FILE, connect, faults_named, log_size
+from weft.storage.database import FILE, UNREADABLE, connect, faults_named, log_size
 from weft.storage.documents import checked_settings
 from weft.storage.folder import QUARANTINE, SEGMENTS, is_segment_name, segment_files
 from weft.storage.lock import WriterLock, last_mark
@@ -86,7 +85,7 @@ def rebuild(folder: Path, why: str) -> Rebuilt:
 
 def _rebuild(folder: Path, why: str) -> Rebuilt:
     notes = [f"the catalogue was made anew: {why}"]
-    with suppress(sqlite3.Error):  # closing the last connection writes the log back, as far as SQLite can read it
+    with suppress(*UNREADABLE):  # closing the last connection writes the log back, as far as SQLite can read it
         db = connect(folder)
         try:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
