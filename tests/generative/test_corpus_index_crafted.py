@@ -32,7 +32,8 @@ def test_no_limit_is_too_large(form, limit):
 def use(path):
     with NGramIndex.open(path) as index:
         index.check()
-        index.locate(index.find([[1, 2]]))
+        found = index.locate(index.find([[1, 2]]))[0]
+        assert ((found >= 0) & (found < sum(map(len, DOCUMENTS)) + 2 * len(DOCUMENTS))).all()
         index.continuations(index.find([[1], [2, 2]]))
         index.read(range(len(index)))
 
