@@ -69,6 +69,12 @@ def test_metadata_that_are_deep_but_not_too_deep(index):
     index.delete("deep")
 
 
+@pytest.mark.parametrize("document", [7, None, {"id": "x"}, ("x", "text")])
+def test_documents_that_are_none(index, document):
+    with pytest.raises(InvalidParameterError, match="'documents' parameter of add"):
+        index.add([document], tokens())
+
+
 @pytest.mark.parametrize("name", ["k", "n_probe", "refine", "k_prime", "threads"])
 @pytest.mark.parametrize("value", [2**31, 2**63, 2**64, 10**30, 0, -1, 1.5, float("inf"), "3", None, True])
 def test_counts(index, name, value):

@@ -52,6 +52,14 @@ def check_folder(folder: Path) -> None:
     _there(folder / SEGMENTS, stat.S_ISDIR)
 
 
+def quarantine(folder: Path) -> Path:
+    """Return the folder of what is damaged, made if need be; refuse a link, which would lead elsewhere."""
+    path = folder / QUARANTINE
+    if not _there(path, stat.S_ISDIR):
+        path.mkdir()
+    return path
+
+
 def check_file(path: Path) -> None:
     """Refuse to read what is not a file of its own."""
     _there(path, stat.S_ISREG)

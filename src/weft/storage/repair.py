@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.folder import QUARANTINE, SEGMENTS, segment_files
+from weft.storage.folder import SEGMENTS, check_file, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import codec_for
 from weft.storage.salvage import broken, rebuild
@@ -209,13 +209,12 @@ class _Repair:
 
     def _commit(self, damages: list[_Damage], changes: _Changes) -> Repaired:
         """Do all of it in one transaction; then move the damaged files away."""
-        store, quarantine = self.store, self.store.folder / QUARANTINE
+        store = self.store
         with store.reading_catalogue() as catalogue:
             lost = catalogue.documents(changes.gone.tolist())
-        if damages or lost:
-            quarantine.mkdir(exist_ok=True)
+        aside = quarantine(store.folder) if damages or lost else store.folder
         if lost:
-            _write_texts(quarantine / "lost.jsonl", [lost[number] for number in sorted(lost)])
+            _write_texts(aside / "lost.jsonl", [lost[number] for number in sorted(lost)])
         with ExitStack() as stack:
             new = [self._rewritten(damage, stack.enter_context(store.new_file())) for damage in damages if damage.some]
             with store.committing() as writing:
@@ -228,9 +227,9 @@ class _Repair:
                     writing.add_segment(*row)
         for damage in damages:
             with suppress(FileNotFoundError):
-                (store.folder / SEGMENTS / damage.row.file).rename(quarantine / damage.row.file)
+                (store.folder / SEGMENTS / damage.row.file).rename(aside / damage.row.file)
         if damages:
-            fsync_folder(quarantine)
+            fsync_folder(aside)
         names = sorted({document.id for document in lost.values()} | set(changes.torn.values()))
         return Repaired(tuple(names), tuple(damage.row.file for damage in damages), tuple(self.notes))
 
@@ -250,15 +249,16 @@ def _keep_unnamed(store: Store) -> None:
     try:
         with store.reading_catalogue() as catalogue:
             named = {row.file for row in catalogue.segments()}
-        (store.folder / QUARANTINE).mkdir(exist_ok=True)
+        aside = quarantine(store.folder)
         for path in segment_files(store.folder):
             if path.name not in named:
-                path.rename(store.folder / QUARANTINE / path.name)
+                path.rename(aside / path.name)
     finally:
         lock.release()
 
 
 def _write_texts(path: Path, documents: list[Any]) -> None:
+    check_file(path)  # a link would lead elsewhere
     with open(path, "a", encoding="utf-8") as file:
         for document in documents:
             row = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}

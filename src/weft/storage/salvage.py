@@ -23,7 +23,7 @@ from weft.storage.arrays import Arrays, fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.database import FILE, UNREADABLE, connect, faults_named, log_size
 from weft.storage.documents import checked_settings
-from weft.storage.folder import QUARANTINE, SEGMENTS, is_segment_name, segment_files
+from weft.storage.folder import SEGMENTS, is_segment_name, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
 from weft.storage.pages import Pages, Row
 from weft.storage.segments import Segment, open_segment
@@ -213,9 +213,8 @@ def _guessed_settings(file: Path, opened: dict[str, Segment]) -> dict[str, Any]:
 def _replace(folder: Path, found: _Found, kept: dict[int, tuple[Any, ...]]) -> None:
     """Write a new catalogue beside the old one, put that into the quarantine, and the new one into its place."""
     assert found.settings is not None
-    quarantine = folder / QUARANTINE
-    quarantine.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="catalogue-", dir=quarantine) as made:
+    aside = quarantine(folder)
+    with tempfile.TemporaryDirectory(prefix="catalogue-", dir=aside) as made:
         catalogue = Catalogue.create(Path(made), found.settings)
         try:
             with catalogue.transaction():
@@ -223,7 +222,7 @@ def _replace(folder: Path, found: _Found, kept: dict[int, tuple[Any, ...]]) -> N
                 catalogue.raise_generation(max(found.generation, last_mark(folder)))
         finally:
             catalogue.close()  # which leaves no log
-        old = Path(tempfile.mkdtemp(prefix="damaged-", dir=quarantine))
+        old = Path(tempfile.mkdtemp(prefix="damaged-", dir=aside))
         shutil.copyfile(folder / FILE, old / FILE)
         _fsync(old / FILE)
         # A log that is not this catalogue's own would be taken for it.
