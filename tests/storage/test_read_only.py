@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import Document, Index, TokenVectors
+from weft import Document, Index, TextIndex, TokenVectors
 from weft.errors import StorageError
 from weft.storage.check import check
 
@@ -119,6 +119,34 @@ def test_the_command_line(path):
     for verb in (["info"], ["check"], ["get", "d3"]):
         printed = as_another("sys.exit(main([sys.argv[1], *sys.argv[2:]]))", verb[0], path, *verb[1:])
         assert printed.strip()
+
+
+SEARCHED = """
+sys.exit(main([sys.argv[1], sys.argv[2], *sys.argv[4:]]))
+"""
+LOADED = """
+texts = weft.TextIndex.open(sys.argv[3])  # imports and the model: nothing of them is asked for as somebody else
+texts.search("anything"), texts.explain("anything"), texts.close()
+with contextlib.redirect_stdout(io.StringIO()):
+    for verb in (["search"], ["search", "--json"], ["explain"]):
+        main([verb[0], sys.argv[3], "x", *verb[1:]])
+encoder = weft.Encoder.load()
+import weft.search.encoder_of, weft.text_index.facade
+weft.text_index.facade.load_encoder = lambda *_: encoder
+"""
+
+
+@needs_another
+@pytest.mark.parametrize("verb", [["search"], ["search", "--json", "--hybrid"], ["explain"]])
+def test_searching_and_explaining(path, tmp_path, verb):
+    for folder in (path, tmp_path / "own.weft"):
+        with TextIndex.open(folder, create=True) as texts:
+            texts.add({"mars": "Mars looks red because of the rust in its dust.", "sea": "Why the sea is salt."})
+    script = IMPORTS.replace("os.setgroups", "import weft\n" + LOADED + "os.setgroups") + SEARCHED
+    command = [sys.executable, "-c", script, verb[0], path, tmp_path / "own.weft", "the red planet", *verb[1:]]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "mars" in ended.stdout
 
 
 @pytest.fixture

@@ -167,6 +167,23 @@ class TestTrees:
         assert "d60" in printed.out.split()
         assert main(["check", str(path)]) == 0
 
+    def test_an_id_that_sqlite_does_not_find_any_more(self, made, path):
+        """A byte of SQLite's list of ids: not found, put in a second time, and put right by repair, the newer kept."""
+        data = bytearray((path / "catalogue.sqlite").read_bytes())
+        root = root_of(path, "sqlite_autoindex_documents_1")
+        start = (root - 1) * PAGE
+        at = data.index(b"d60", start, start + PAGE)
+        data[at : at + 3] = b"d6/"
+        (path / "catalogue.sqlite").write_bytes(data)
+        with Index.open(path, merge="off") as index:
+            assert index.get("d60") is None
+            assert "d60" in index.search(crafted.query(), 100, exact=True)[0].ids
+            assert not check(index).sound
+            index.add([Document("d60", "text and changed")], crafted.query())
+        assert repair(path).lost == ()
+        right = {**made[1], "d60": Document("d60", "text and changed")}
+        assert look(path, right)[0] == set(right)
+
     def test_nothing_left(self, path):
         (path / "catalogue.sqlite").write_bytes(b"\xff" * 40_000)
         before = sorted(file.name for file in (path / "segments").iterdir())

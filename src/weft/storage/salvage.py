@@ -105,8 +105,9 @@ def _rebuild(folder: Path, why: str) -> Rebuilt:
     # Of an id that is there twice, an older row is left over from before an update.
     newest = {row[0]: number for number, row in sorted(found.documents.items()) if number not in found.tombstones}
     kept = {number: found.documents[number] for number in sorted(newest.values())}
-    lost = sorted({found.ids[number] for number in live - set(kept) if number in found.ids} - set(newest))
-    nameless = len(live - set(kept) - set(found.ids))
+    rowless = live - found.documents.keys()
+    lost = sorted({found.ids[number] for number in rowless & found.ids.keys()} - set(newest))
+    nameless = len(rowless - found.ids.keys())
     if nameless:
         notes.append(f"{nameless} entries of segments have no row in it: deleted, or lost with their ids")
     found.last = max([found.last, *kept, *held.tolist(), *found.tombstones])
