@@ -68,6 +68,26 @@ def test_other_words_are_refused(indexed, run):
         TextIndex.open(indexed, on_damage="ignore")
 
 
+def test_no_escape_reaches_the_terminal_from_a_damaged_index(indexed, run, model):
+    """Ids and SQLite's own messages, which quote what stands in the file."""
+    escape = "\x1b]0;owned\x07\x1b[31m"
+    with TextIndex.open(indexed, model=model) as texts, texts.index.merging.paused():
+        texts.add({f"id{escape}": "the red planet again"})
+        texts.index.remember_model(f"model{escape}")
+    for file in (indexed / "segments").iterdir():
+        file.write_bytes(b"")
+    said = [run("check", "n.weft"), run("info", "n.weft"), run("search", "n.weft", "red"), run("repair", "n.weft")]
+    data = (indexed / "catalogue.sqlite").read_bytes()
+    assert data.count(b"CREATE TABLE documents")
+    quoted = data.replace(b"CREATE TABLE documents", b"CREATE \x1b[31m documents")
+    (indexed / "catalogue.sqlite").write_bytes(quoted)
+    said += [run("check", "n.weft"), run("search", "n.weft", "red"), run("repair", "n.weft")]
+    assert [code for code, _, _ in said[:4]] == [1, 1, 1, 0]
+    for code, out, err in said:
+        assert "\x1b" not in out + err, (code, out, err)
+        assert "\x07" not in out + err
+
+
 def test_in_python(damaged, model):
     with TextIndex.open(damaged, model=model) as texts, pytest.raises(CorruptIndexError):
         texts.search("red planet")
