@@ -216,6 +216,25 @@ class TestLog:
             with Index.open(crashed) as index:
                 assert check(index).sound
 
+    @pytest.mark.parametrize("mark", [b"9" * 32, b"\xff" * 32, b"-5", b"\xd9\xa3", b"", b"%d" % 2**63])
+    def test_a_mark_that_is_damaged_itself_says_nothing(self, crashed, mark):
+        (crashed / "writer.lock").write_bytes(b"1".ljust(32) + mark)
+        with Index.open(crashed) as index:
+            assert len(index) == 8
+            index.add(documents(8, 9), tokens(8, 9))
+        with Index.open(crashed) as index:
+            assert check(index).sound
+
+    def test_a_mark_that_is_too_high_is_accepted_by_repair(self, crashed):
+        (crashed / "writer.lock").write_bytes(b"1".ljust(32) + b"%d" % (2**53 - 1))
+        with pytest.raises(CorruptIndexError, match="are missing"):
+            Index.open(crashed)
+        repair(crashed)
+        for n in range(8, 11):
+            with Index.open(crashed) as index:
+                assert (check(index).sound, len(index)) == (True, n)
+                index.add(documents(n, n + 1), tokens(n, n + 1))
+
     def test_a_log_that_is_gone(self, crashed):
         (crashed / "catalogue.sqlite-wal").unlink()
         with pytest.raises(WeftError):
