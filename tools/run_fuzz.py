@@ -37,6 +37,8 @@ def main() -> int:
         while done < options.first + options.inputs and time.monotonic() - begun < options.seconds:
             try:
                 counts[target.attempt(random.Random(f"{options.seed} {done}"))] += 1
+            except KeyboardInterrupt:
+                break
             except Exception:
                 finds += 1
                 print(f"--first {done} --seed {options.seed}:\n{traceback.format_exc()}", file=sys.stderr)
