@@ -11,11 +11,12 @@ import pytest
 from storage import crafted
 from weft import Document, Index, TokenVectors
 from weft.cli.main import main
-from weft.errors import CorruptIndexError, WeftError
+from weft.errors import CorruptIndexError, IndexLockedError, WeftError
 from weft.search.lexical import search_lexical
 from weft.storage import merger
 from weft.storage.arrays import Arrays
 from weft.storage.check import check
+from weft.storage.lock import WriterLock
 from weft.storage.pages import Pages
 from weft.storage.repair import repair
 
@@ -183,6 +184,17 @@ class TestTrees:
         assert repair(path).lost == ()
         right = {**made[1], "d60": Document("d60", "text and changed")}
         assert look(path, right)[0] == set(right)
+
+    def test_beside_a_writer_it_is_refused(self, path):
+        lock = WriterLock(path)
+        try:
+            damage(path, root_of(path, "documents"))
+            before = (path / "catalogue.sqlite").read_bytes()
+            with pytest.raises(IndexLockedError):
+                repair(path)
+            assert (path / "catalogue.sqlite").read_bytes() == before
+        finally:
+            lock.release()
 
     def test_nothing_left(self, path):
         (path / "catalogue.sqlite").write_bytes(b"\xff" * 40_000)

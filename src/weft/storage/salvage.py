@@ -75,12 +75,12 @@ def broken(folder: Path) -> str:
 
 def rebuild(folder: Path, why: str) -> Rebuilt:
     """Make the catalogue of an index anew. Documents are matched with segments afterwards, by `repair`."""
-    lock = WriterLock(folder)
-    try:
-        with faults_named(folder):
+    with faults_named(folder):
+        lock = WriterLock(folder)
+        try:
             return _rebuild(folder, why)
-    finally:
-        lock.release()
+        finally:
+            lock.release()
 
 
 def _rebuild(folder: Path, why: str) -> Rebuilt:
@@ -231,6 +231,7 @@ def _replace(folder: Path, found: _Found, kept: dict[int, tuple[Any, ...]]) -> N
             with suppress(FileNotFoundError):
                 (folder / name).rename(old / name)
         fsync_folder(old)
+        shutil.copymode(folder / FILE, Path(made) / FILE)
         _fsync(Path(made) / FILE)
         os.replace(Path(made) / FILE, folder / FILE)
         fsync_folder(folder)
