@@ -4,10 +4,13 @@ import json
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from faults.machine import require_strace
 from storage import crafted
 from weft import Document, Index, TokenVectors
 from weft.cli.main import main
@@ -202,6 +205,26 @@ class TestTrees:
         with pytest.raises(CorruptIndexError, match="damaged beyond repair"):
             repair(path)
         assert sorted(file.name for file in (path / "segments").iterdir()) == before
+
+
+REPAIR = """
+import sys
+from weft.storage.repair import repair
+repair(sys.argv[1])
+"""
+PLACES = [*(("rename", n) for n in (1, 2)), *(("fsync", n) for n in (1, 2, 3, 4, 5)), ("unlink", 2), ("unlink", 4)]
+PLACES += [("pwrite64", n) for n in (2, 12, 25)]
+
+
+@pytest.mark.parametrize(("call", "nth"), PLACES)
+def test_a_repair_that_is_killed_can_be_done_again(made, path, call, nth):
+    require_strace()
+    damage(path, root_of(path, "documents"))
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
+    command += ["-e", f"inject={call}:signal=KILL:when={nth}", sys.executable, "-B", "-c", REPAIR, path]
+    subprocess.run(command, capture_output=True, check=False)  # killed, or done before that
+    assert repair(path).lost == ()
+    assert look(path, made[1])[0] == set(made[1])
 
 
 class TestCodes:
