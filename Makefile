@@ -125,12 +125,26 @@ test-neon: $(VENV)/.ready  ## the kernels for AArch64, cross-compiled, under qem
 		{ echo "no $$tool: apt-get install -y g++-aarch64-linux-gnu qemu-user" >&2; exit 1; }; done
 	$(BIN)/python -m pytest -q tests/native/test_neon.py
 
-test-fuzz: $(VENV)/.ready  ## anything as a segment, a corpus index, a filter, a query: a few minutes
+# FUZZ_SECONDS=100000 FUZZ_INPUTS=1000000 is the long run; with $(ASAN)/bin/python and the LD_PRELOAD of test-asan, under sanitizers.
+FUZZ_SECONDS ?= 60
+FUZZ_INPUTS  ?= 1000000
+FUZZ_TARGETS ?= segments catalogues corpus-indexes filters queries readers bodies
+
+test-fuzz: $(VENV)/.ready  ## random bytes for each boundary, a minute each, and anything as a segment, a filter, a query
+	set -e; for target in $(FUZZ_TARGETS); do \
+		$(BIN)/python tools/run_fuzz.py $$target --seconds $(FUZZ_SECONDS) --inputs $(FUZZ_INPUTS) --seed $$$$; done
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 -q -k "test_any" tests/storage/test_crafted.py tests/storage/test_arguments.py \
 		tests/generative/test_corpus_index_crafted.py
 
 test-faults: $(VENV)/.ready  ## kill -9, power cuts, full disks, 8 readers beside a writer: all of it, about 20 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults
+
+# WEFT_KILLS, WEFT_CUTS, WEFT_FAULT_SEEDS, WEFT_MODEL_OPERATIONS, WEFT_READING_SECONDS and WEFT_SOAK_SECONDS ask for other numbers.
+.PHONY: test-reliability
+test-reliability: $(VENV)/.ready  ## the long ones with counts: 1,000 kills, power cuts, failing calls, a soak of 30 minutes; an hour
+	@mkdir -p build
+	WEFT_TALLY=$(CURDIR)/build/reliability.jsonl $(BIN)/python -m pytest -q tests/faults -m slow \
+		-k "random_calls or however_often or every_place or for_long or for_a_minute or nothing_grows"
 
 lint: $(VENV)/.lint  ## ruff and mypy --strict
 	$(BIN)/ruff check .

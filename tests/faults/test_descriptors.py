@@ -29,7 +29,7 @@ def use(index):
 
 with Index.create(path, 4, merge=merge) as index:
     index.lock()
-    index._own._db.execute("PRAGMA synchronous = OFF")
+    index._commits._own._db.execute("PRAGMA synchronous = OFF")
     for i in range(adds):
         index.add([f"d{i}"], TokenVectors.from_list([rng.standard_normal((3, 4))]))
         if i % 100 == 0:

@@ -2,10 +2,12 @@
 
 import os
 import random
+from collections import Counter
 from contextlib import suppress
 
 import pytest
 
+from faults.amounts import FAULT_SEEDS, note
 from faults.machine import CALLS, Worker, counted, inject, make_image, mounted, scratch, traced
 from faults.session import WHOLE
 from faults.workload import DIM, IDS, Model, contents, same, verify
@@ -103,11 +105,14 @@ class TestFailingCall:
         assert sum(failed) >= len(chosen) // 2
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("seed", [5, 6, 7])
+    @pytest.mark.parametrize("seed", range(5, 5 + FAULT_SEEDS))
     @pytest.mark.parametrize("lasting", ["", "+"], ids=["once", "from then on"])
     def test_at_every_place(self, folder, kind, error, seed, lasting):
-        for call, n in places(folder, seed, kind, error):
-            fail_at(folder / f"{call}-{n}", seed, kind, call, error, f"{n}{lasting}")
+        found, failed = places(folder, seed, kind, error), Counter()
+        for call, n in found:
+            failed[call] += fail_at(folder / f"{call}-{n}", seed, kind, call, error, f"{n}{lasting}")
+        tried = Counter(call for call, _ in found)
+        note("failing call", kind=kind, error=error, seed=seed, lasting=bool(lasting), tried=tried, failed=failed)
 
 
 @pytest.mark.usefixtures("strace")

@@ -1,10 +1,13 @@
 """kill -9 at the n-th system call: what was acknowledged is there, what was not is not half there."""
 
 import random
+import shutil
 import signal
+from itertools import count
 
 import pytest
 
+from faults.amounts import KILLS, note
 from faults.machine import CALLS, Worker, counted, inject, traced
 from faults.workload import Model, verify
 
@@ -78,3 +81,20 @@ class TestKill:
         model = Model(seed, KINDS)
         killed = [kill_at(folder / str(n), seed, start, call, n, model) for n in range(1, calls[call] + 1)]
         assert sum(killed) >= len(killed) / 2
+
+    @pytest.mark.slow
+    def test_at_random_calls(self, folder, start, request):
+        """As many kills as asked for, each at another place or in another workload."""
+        asked, kills, runs = KILLS // len(STARTS), 0, 0
+        for seed in count(10):
+            if kills >= asked:
+                break
+            calls = count_calls(folder / f"clean-{seed}", seed, start)
+            places = [(call, n + 1) for call in calls for n in range(calls[call])]
+            model = Model(seed, KINDS)
+            for call, n in random.Random(seed).sample(places, min(60, len(places), asked - kills)):
+                path = folder / f"{seed}-{call}-{n}"
+                runs += 1
+                kills += kill_at(path, seed, start, call, n, model)
+                shutil.rmtree(path, ignore_errors=True)
+        note("kill -9", start=request.node.callspec.id, kills=kills, runs=runs, workloads=seed - 10, lost=0)

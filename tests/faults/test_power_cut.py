@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from faults.amounts import CUTS, note
 from faults.machine import Worker
 from faults.workload import Model, verify
 from weft.errors import WeftError
@@ -65,9 +66,10 @@ class TestPowerCut:
     @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(1, 9))
     def test_loses_nothing_however_often(self, disk, seed):
-        complaints, finished = losses(disk, seed, 60)
+        complaints, finished = losses(disk, seed, CUTS // 8)
         assert complaints == []
-        assert len(set(finished)) == 2  # the cuts fell before and after the moment of commit
+        note("power cut", seed=seed, cuts=len(finished), lost=0, later=sum(finished))
+        assert len(set(finished)) == 2 or CUTS < 160  # the cuts fell before and after the moment of commit
 
     def test_is_noticed_by_a_writer_that_forgets_to_fsync(self, disk):
         """Otherwise these tests would prove nothing."""

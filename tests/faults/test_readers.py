@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from faults.amounts import READING_SECONDS, note
 from faults.machine import PATIENCE, context
 from faults.workload import DIM, IDS, Model, contents, merge_often, operations, same
 from weft import Document, TokenVectors
@@ -84,9 +85,9 @@ def score(query, record, rounding=0.1):
 
 
 def read(path, reopen, seed, stop, results):
-    """Read until told to stop, and report every state seen."""
+    """Read until told to stop; report how often, how many states were seen, the last of them, and what was wrong."""
     merge_often()
-    expected, seen, problems, latest = committed(seed), set(), [], 0
+    expected, answers, states, problems, latest = committed(seed), 0, 0, [], 0
     query = np.random.default_rng(seed).standard_normal((3, DIM)).astype(np.float32)
     index = Index.open(path)
     while not stop.is_set():
@@ -97,23 +98,30 @@ def read(path, reopen, seed, stop, results):
         problems += wrong
         if n < latest:
             problems.append(f"back from {latest} to {n}")
+        states += n != latest
         latest = n
-        seen.add(n)
+        expected.forget(n)
+        answers += 1
         index.info()
-        if len(seen) % 50 == 0:
+        if answers % 50 == 0:
             problems += check(index).problems
+        del problems[20:]
     index.close()
-    results.send((seen, problems[:20]))
+    results.send((answers, states, latest, problems))
 
 
-def run(path, seconds, seed):
+def run(path, seconds, seed, readers=READERS, watch=None):
+    """Let a writer and readers do their work; `watch(pids)` is called every few seconds meanwhile, if given.
+
+    Return what the writer reports, and what the readers do.
+    """
     Store.create(path, DIM).close()
     processes = context()
     stop = processes.Event()
-    pipes = [processes.Pipe(duplex=False) for _ in range(READERS + 1)]
+    pipes = [processes.Pipe(duplex=False) for _ in range(readers + 1)]
     started = [
         processes.Process(target=read, args=(path, i % 2 == 0, seed, stop, pipes[i][1]), daemon=True)
-        for i in range(READERS)
+        for i in range(readers)
     ]
     started.append(processes.Process(target=write, args=(path, seed, seconds, pipes[-1][1]), daemon=True))
     try:
@@ -121,7 +129,9 @@ def run(path, seconds, seed):
             process.start()
         for _, theirs in pipes:
             theirs.close()
-        answers = []
+        answers, end = [], time.monotonic() + seconds
+        while watch is not None and time.monotonic() < end and not pipes[-1][0].poll(5):
+            watch([process.pid for process in started])
         for ours, _ in reversed(pipes):  # the writer first
             assert ours.poll(PATIENCE + seconds), "no answer"
             answers.append(ours.recv())
@@ -138,17 +148,20 @@ def run(path, seconds, seed):
     return answers[0], answers[1:]
 
 
-def agree(path, seconds, seed):
-    (states, merges, error), readers = run(path, seconds, seed)
+def agree(path, seconds, seed, **options):
+    """Run; every answer must be a committed state. Return what there was of everything."""
+    (written, merges, error), readers = run(path, seconds, seed, **options)
     assert error == "None"
     assert merges
-    for seen, problems in readers:
+    for answers, _, last, problems in readers:
         assert problems == []
-        assert seen
-        assert max(seen) <= states
-    assert len(set.union(*(seen for seen, _ in readers))) > 10
+        assert answers
+        assert last <= written
+    assert max(states for _, states, _, _ in readers) > 10
     with Store.open(path) as store:
         assert check(store).sound
+    answers = sum(answers for answers, *_ in readers)
+    return {"seconds": seconds, "readers": len(readers), "commits": written, "merges": merges, "answers": answers}
 
 
 def test_readers_see_committed_states(folder):
@@ -157,7 +170,7 @@ def test_readers_see_committed_states(folder):
 
 @pytest.mark.slow
 def test_readers_see_committed_states_for_a_minute(folder):
-    agree(folder / "index", 60, seed=1)
+    note("readers", **agree(folder / "index", READING_SECONDS, seed=1), wrong=0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import numpy as np
 from faults.session import Session
 from weft import Document, TokenVectors
 from weft.errors import NotAnIndexError
-from weft.storage import catalogue, merger, merging
+from weft.storage import catalogue, database, merger, merging
 from weft.storage.check import check
 from weft.storage.store import Store
 
@@ -138,14 +138,21 @@ class Model:
         """Expect that operation number `without` failed, and so did nothing; or that there are `only` some kinds."""
         listed = enumerate(operations(seed, kinds))
         self._operations = (op for i, op in listed if i != without and (not only or op.kind in only))
-        self._states: list[State | None] = [None]
+        self._states: dict[int, State | None] = {0: None}
+        self._last = 0
 
     def __getitem__(self, n: int) -> State | None:
-        while len(self._states) <= n:
-            state = dict(self._states[-1] or {})
+        while self._last < n:
+            state = dict(self._states[self._last] or {})
             apply_to_model(state, next(self._operations))
-            self._states.append(state)
+            self._last += 1
+            self._states[self._last] = state
         return self._states[n]
+
+    def forget(self, before: int) -> None:
+        """Keep no states of numbers below this, which will not be asked for again."""
+        for n in [n for n in self._states if n < min(before, self._last)]:
+            del self._states[n]
 
 
 # -- the store -----------------------------------------------------------------------------------------
@@ -227,6 +234,7 @@ def serve(channel: socket.socket, path: Path, seed: int, kinds: Sequence[str], d
         _forget_durability()
     merge_often()
     # The database is folded back every few pages, so that faults fall into that too.
+    database.LONG_LOG = 100_000
     catalogue.connect = connecting("PRAGMA wal_autocheckpoint = 12", catalogue.connect)
     pending = operations(seed, kinds)
     with channel, channel.makefile("r") as commands, Session(path, DIM) as session:

@@ -32,7 +32,8 @@ def test_no_limit_is_too_large(form, limit):
 def use(path):
     with NGramIndex.open(path) as index:
         index.check()
-        index.locate(index.find([[1, 2]]))
+        found = index.locate(index.find([[1, 2]]))[0]
+        assert ((found >= 0) & (found < sum(map(len, DOCUMENTS)) + 2 * len(DOCUMENTS))).all()
         index.continuations(index.find([[1], [2, 2]]))
         index.read(range(len(index)))
 
@@ -43,6 +44,17 @@ def test_numbers_that_would_never_end(tmp_path, name, value):
     path = tmp_path / "corpus.tokens"
     build(FMIndex).save(path)
     reheader(path, lambda header: header["info"].update({name: value}))
+    with pytest.raises(CorruptIndexError):
+        use(path)
+
+
+@pytest.mark.parametrize("form", [TokenTextIndex, FMIndex])
+@pytest.mark.parametrize("change", [lambda a: a.astype("<f2"), lambda a: a.astype("<f4") + np.nan, lambda a: a[:0]])
+def test_places_of_ids_that_are_no_places(tmp_path, form, change):
+    """Found by fuzzing: a TypeError, not an error of ours."""
+    path = tmp_path / "corpus.tokens"
+    build(form).save(path)
+    rewrite(path, lambda stored, _: stored.update(id_offsets=change(stored["id_offsets"])))
     with pytest.raises(CorruptIndexError):
         use(path)
 

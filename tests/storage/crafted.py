@@ -71,7 +71,9 @@ def use(path):
     """Do with an index what a user would."""
     with Index.open(path, merge="off") as index:
         for options in ({}, {"exact": True}, {"alignment": "xtr:50"}, {"alignment": "top-k:2"}):
-            index.search(query(), 5, **options)
+            (ranking,) = index.search(query(), 5, **options)
+            assert set(ranking.ids) <= {f"d{n}" for n in range(DOCUMENTS)}
+            assert len(set(ranking.ids)) == len(ranking)
         index.vectors("d7")
         index.reading("d7")
         index.delete("d9")

@@ -69,6 +69,12 @@ def test_metadata_that_are_deep_but_not_too_deep(index):
     index.delete("deep")
 
 
+@pytest.mark.parametrize("document", [7, None, {"id": "x"}, ("x", "text")])
+def test_documents_that_are_none(index, document):
+    with pytest.raises(InvalidParameterError, match="'documents' parameter of add"):
+        index.add([document], tokens())
+
+
 @pytest.mark.parametrize("name", ["k", "n_probe", "refine", "k_prime", "threads"])
 @pytest.mark.parametrize("value", [2**31, 2**63, 2**64, 10**30, 0, -1, 1.5, float("inf"), "3", None, True])
 def test_counts(index, name, value):
@@ -138,17 +144,19 @@ def test_filters_without_end(index):
 @given(st.text(max_size=60))
 def test_any_text_as_a_filter(text):
     try:
-        parse(text)
+        found = parse(text)
     except WeftError:
         return
+    assert parse(str(found)) == found
 
 
 @given(st.text(alphabet="ns()[]\"'=!<>&|~,. 1-andortimesg@\\#\ud800\0", max_size=40))
 def test_any_signs_as_a_filter(index, text):
     try:
-        index.matching(text)
+        found, where = index.matching(text), parse(text)
     except WeftError:
         return
+    assert set(found) == {f"d{n}" for n in range(5) if where.matches({"n": n}, f"d{n}")}
 
 
 ARRAYS = arrays(
@@ -160,8 +168,17 @@ ARRAYS = arrays(
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @given(ARRAYS, st.sampled_from(["sum-of-max", "top-k:2", "xtr:5"]), st.booleans())
 def test_any_array_as_a_query(index, query, alignment, exact):
-    with contextlib.suppress(WeftError):
-        assert len(index.search(query, alignment=alignment, exact=exact)[0]) <= 5
+    try:
+        (found,) = index.search(query, alignment=alignment, exact=exact)
+    except WeftError:
+        return
+    assert query.ndim == 2
+    assert query.shape[1] == DIM
+    if alignment == "sum-of-max" and (np.abs(query.astype(np.float64)) < 1e3).all():
+        # Document n is n + 1 everywhere: the maxima are the sums of the query's rows times that.
+        sums = query.astype(np.float32).sum(axis=1, dtype=np.float64)
+        right = sorted(((n + 1) * sums.sum() for n in range(5)), reverse=True)
+        assert found.scores == pytest.approx(right, rel=1e-4, abs=1e-2)
 
 
 @pytest.mark.parametrize("dim", [float("inf"), 0, -1, 65537, True, "8", None, 2**63])

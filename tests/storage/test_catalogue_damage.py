@@ -103,6 +103,23 @@ def test_a_flipped_byte_of_a_row_is_never_returned(made, tmp_path, column):
 
 
 @pytest.mark.parametrize(
+    "old", [b"CREATE TABLE documents", b"CREATE TABLE tombstones", b"CREATE TRIGGER lexical_insert"]
+)
+def test_bytes_that_are_no_text_in_what_sqlite_complains_of(made, tmp_path, old):
+    """Found by fuzzing: SQLite quotes them in its message, and Python raised a UnicodeDecodeError of its own."""
+    path = copied(made, tmp_path)
+    data = (path / "catalogue.sqlite").read_bytes()
+    assert old in data
+    (path / "catalogue.sqlite").write_bytes(data.replace(old, old.replace(b"CREATE T", b"CREATE \xb0")))
+    assert outcome(path, made[1]) == "refused"
+    with pytest.raises(CorruptIndexError):
+        Index.open(path)
+    done = repair(path)
+    assert done.lost == ()
+    assert outcome(path, made[1]) == "right"
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "UPDATE segments SET first = first + 1",
@@ -198,6 +215,25 @@ class TestLog:
                 index.add(documents(0, 1), tokens(0, 1))
             with Index.open(crashed) as index:
                 assert check(index).sound
+
+    @pytest.mark.parametrize("mark", [b"9" * 32, b"\xff" * 32, b"-5", b"\xd9\xa3", b"", b"%d" % 2**63])
+    def test_a_mark_that_is_damaged_itself_says_nothing(self, crashed, mark):
+        (crashed / "writer.lock").write_bytes(b"1".ljust(32) + mark)
+        with Index.open(crashed) as index:
+            assert len(index) == 8
+            index.add(documents(8, 9), tokens(8, 9))
+        with Index.open(crashed) as index:
+            assert check(index).sound
+
+    def test_a_mark_that_is_too_high_is_accepted_by_repair(self, crashed):
+        (crashed / "writer.lock").write_bytes(b"1".ljust(32) + b"%d" % (2**53 - 1))
+        with pytest.raises(CorruptIndexError, match="are missing"):
+            Index.open(crashed)
+        repair(crashed)
+        for n in range(8, 11):
+            with Index.open(crashed) as index:
+                assert (check(index).sound, len(index)) == (True, n)
+                index.add(documents(n, n + 1), tokens(n, n + 1))
 
     def test_a_log_that_is_gone(self, crashed):
         (crashed / "catalogue.sqlite-wal").unlink()

@@ -12,6 +12,7 @@ import pytest
 from weft import Index, TokenVectors
 from weft.errors import CorruptIndexError, NotAnIndexError
 from weft.storage.check import check
+from weft.storage.repair import repair
 
 DIM = 4
 
@@ -106,6 +107,19 @@ def test_a_segments_name_that_leads_out(path, treasure, name):
         with pytest.raises(CorruptIndexError, match="it names a segment"):
             use()
     assert unharmed(treasure)
+
+
+@pytest.mark.parametrize("name", ["quarantine", "quarantine/lost.jsonl"])
+def test_what_repair_puts_aside_stays_inside(path, treasure, name):
+    file = sorted((path / "segments").iterdir())[0]
+    file.write_bytes(b"")
+    if "/" in name:
+        (path / "quarantine").mkdir()
+    (path / name).symlink_to(treasure if name == "quarantine" else treasure / "diary.txt")
+    with pytest.raises(CorruptIndexError, match="this is a link, which weft never makes and does not follow"):
+        repair(path)
+    assert unharmed(treasure)
+    assert len(list(treasure.iterdir())) == 2
 
 
 def test_other_peoples_files_in_the_folder_of_segments(path):

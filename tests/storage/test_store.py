@@ -15,7 +15,8 @@ from weft.errors import (
     NotAnIndexError,
 )
 from weft.storage.check import check
-from weft.storage.store import SEGMENTS, Store
+from weft.storage.folder import SEGMENTS
+from weft.storage.store import Store
 
 DIM = 3
 

@@ -168,6 +168,16 @@ def _shown(texts: TextIndex, answer: Answer, settings: Settings) -> Iterator[Sho
         yield Shown(result, document, show, " + ".join(f"{part:.2f} {name}" for name, part in named.items()))
 
 
+def warn_of_missing(missing: int, index: Path) -> None:
+    """Say that documents could not be looked at, on stderr, whatever is printed on stdout."""
+    if missing:
+        typer.echo(
+            f"weft: {missing:,} passages could not be looked at: their part of the index is damaged; "
+            f"weft check {shown(str(index))} says where",
+            err=True,
+        )
+
+
 def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]], out: Console) -> None:
     """Print results for people, each with the part of its text to show."""
     from weft.cli.grouping import Shown, grouped, print_groups
@@ -190,6 +200,7 @@ def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str)
         "alignment": str(answer.alignment),
         "fusion": settings.hybrid,
         "certified": answer.ranking.certified,
+        "missing": answer.ranking.missing,
         "results": results,
     }
     return json.dumps(row, ensure_ascii=False)

@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from weft.cli.opening import IndexPath, Json
+from weft.cli.opening import IndexPath, Json, shown
 from weft.text_index import TextIndex
 
 
@@ -26,6 +26,6 @@ def check(index: IndexPath, as_json: Json = False) -> None:
         typer.echo(f"{index}: sound, {count:,} passages{more}")
     else:
         for problem in report.problems:
-            typer.echo(f"weft: {problem}", err=True)
+            typer.echo(f"weft: {shown(problem)}", err=True)
     if not report.sound:
         raise typer.Exit(1)

@@ -20,8 +20,9 @@ from weft.cli.answers import (
     Weights,
     readable,
     show_explanations,
+    warn_of_missing,
 )
-from weft.cli.opening import IndexPath, Json, Model
+from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage
 from weft.text_index import TextIndex
 
 
@@ -43,6 +44,7 @@ def explain(
     html: Html = None,
     json_: Json = False,
     model: Model = None,
+    on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Show why documents were found.
 
@@ -52,6 +54,7 @@ def explain(
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, weights=weights)
     settings.check()
-    with TextIndex.open(index, model=model) as opened:
+    with TextIndex.open(index, model=model, on_damage=on_damage.value) as opened, opened.index.view() as view:
+        warn_of_missing(view.missing, index)
         found = opened.explain(query, k, id=doc, **settings.searched)
     show_explanations(found, html, json_, pairs)

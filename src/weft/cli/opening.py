@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -20,6 +21,17 @@ Model = Annotated[
 ]
 
 
+class Damage(StrEnum):
+    """What to do about damaged segments."""
+
+    stop = "raise"
+    skip = "skip"
+
+
+OnDamage = Annotated[
+    Damage,
+    typer.Option("--on-damage", help="Stop at damaged parts of the index, or search without them and say so."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

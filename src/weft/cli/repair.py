@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import typer
 
-from weft.cli.opening import IndexPath, Json
-from weft.storage.repair import QUARANTINE
+from weft.cli.opening import IndexPath, Json, shown
+from weft.storage.folder import QUARANTINE
 from weft.storage.repair import repair as repaired
 
 
@@ -22,9 +22,9 @@ def repair(index: IndexPath, as_json: Json = False) -> None:
         typer.echo(json.dumps(asdict(done), ensure_ascii=False))
         return
     for note in done.notes:
-        typer.echo(f"weft: {note}", err=True)
+        typer.echo(f"weft: {shown(note)}", err=True)
     for name in done.lost:
-        typer.echo(name)
+        typer.echo(shown(name))
     if not done:
         typer.echo(f"{index}: sound, nothing to repair", err=True)
     elif done.lost:

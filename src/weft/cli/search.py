@@ -31,8 +31,9 @@ from weft.cli.answers import (
     print_answer,
     print_run,
     readable,
+    warn_of_missing,
 )
-from weft.cli.opening import IndexPath, Json, Model, shown
+from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, shown
 from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, WeftError
 from weft.text_index import TextIndex
@@ -67,6 +68,7 @@ def search(
     trec: Trec = False,
     tag: Tag = "weft",
     model: Model = None,
+    on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Search INDEX, and show the words that counted.
 
@@ -82,7 +84,7 @@ def search(
     width = None if full else context
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, flat, width, weights)
     settings.check()
-    with TextIndex.open(index, model=model) as opened:
+    with TextIndex.open(index, model=model, on_damage=on_damage.value) as opened:
         asked = [] if queries is None else read_query_file(queries, sys.stdin)
         if query is not None:
             asked = [Query("1", query)]
@@ -97,6 +99,8 @@ def search(
             part = asked[start : start + _AT_ONCE]
             with opened.view():
                 answers = opened.answers([q.text for q in part], settings.depth, **settings.searched)
+                if start == 0:
+                    warn_of_missing(answers[0].ranking.missing, index)
                 if not any(len(answer.ranking) for answer in answers) and start == 0:
                     warn_of_unknown_fields(opened, filter_)
                 for one, answer in zip(part, answers, strict=True):
@@ -124,6 +128,8 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
     out = console()
     _ = texts.encoder  # loaded now: the first answer is not to wait for it
     out.print(f"{len(texts):,} documents. {_HELP}", style="dim")
+    with texts.index.view() as view:
+        warn_of_missing(view.missing, texts.index.folder)
     last: Answer | None = None
     groups: list[Group] = []
     while True:

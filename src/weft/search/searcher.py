@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Unpack
 
 from weft.alignment import XTR, Alignment
@@ -142,6 +142,7 @@ class Searcher:
                     others = {result.id: result.score for found_later in more for result in found_later}
                     most = most_score(self.index, text)
                     fused, parts = blend(ranking, lexical, others, exact, k, weights=weights, most=most)
+                fused = replace(fused, missing=ranking.missing)
                 answers.append(Answer(text, mine, fused, alignment, (ranking, *more), depth, lexical, parts))
             return answers
 

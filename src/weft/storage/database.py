@@ -13,9 +13,17 @@ from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
 from weft.storage.folder import CATALOGUE
 
 FILE = CATALOGUE
+PATIENCE = 30
+"""Seconds that SQLite waits for a lock of another connection."""
+LONG_LOG = 16 << 20
+"""SQLite begins its log anew when nobody reads. Where somebody always does, it is folded back at this many bytes."""
+_FOLDING_PATIENCE = 1
+"""Seconds that a writer waits for readers who are still in the log."""
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged database raises: SQLite's complaint may quote bytes of it, which Python cannot decode."""
 _TOO_MUCH = ("too large", "too many", "stack overflow", "too complex", "LIKE or GLOB pattern")
 _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
@@ -26,7 +34,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     A folder that we may not write, or of a filesystem that nobody may, is read as it lies there.
     """
     # Transactions are ours to begin and end (isolation_level None).
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 30}
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": PATIENCE}
     if _writable(folder):
         db: sqlite3.Connection = sqlite3.connect(folder / FILE, **options)
     else:
@@ -38,7 +46,7 @@ def connect(folder: Path) -> sqlite3.Connection:
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError:
+    except BaseException:
         db.close()
         raise
     return db
@@ -49,7 +57,26 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and (not there or os.access(folder / FILE, os.W_OK))
 
 
-def _log_size(folder: Path) -> int:
+def fold_log(db: sqlite3.Connection, folder: Path, tried: int) -> int:
+    """Write a log that has grown long back into the database, and empty it, after a commit.
+
+    New readers find all they need in the database then, so only those who are under way are waited for. A reader who
+    stays long is not; `tried` is how long the log was when that happened, and what this returns is for the next time.
+    """
+    size = log_size(folder)
+    if size < tried + LONG_LOG:
+        return tried if size >= tried else 0
+    with suppress(sqlite3.Error):  # what was committed is safe in the log
+        db.execute(f"PRAGMA busy_timeout = {_FOLDING_PATIENCE * 1000}")
+        try:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
+    return log_size(folder)
+
+
+def log_size(folder: Path) -> int:
+    """Return how long SQLite's log is, in bytes."""
     try:
         return (folder / f"{FILE}-wal").stat().st_size
     except OSError:
@@ -60,7 +87,7 @@ def _as_it_lies(folder: Path) -> str:
     """How SQLite is to open a folder that cannot be written."""
     if (folder / f"{FILE}-shm").exists() and (folder / f"{FILE}-wal").exists():
         return "mode=ro"  # somebody writes it: their shared memory will do
-    if _log_size(folder) and os.name == "posix":
+    if log_size(folder) and os.name == "posix":
         return "mode=ro&vfs=unix-none"  # they crashed, and the log holds commits: it is read without shared memory
     return "immutable=1"  # closed in good order
 
@@ -107,7 +134,7 @@ def statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def primary_code(error: sqlite3.Error) -> int:
+def primary_code(error: Exception) -> int:
     """Return SQLite's primary result code of an error; errors of the sqlite3 module itself have none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -125,11 +152,10 @@ def faults_named(folder: Path) -> Iterator[None]:
         raise invalid("text", "an id, a filter or a query", "valid Unicode text", error.object) from None
     except OverflowError:
         raise invalid("number", "a filter", "an integer of 64 bits", "a larger one") from None
-    except (sqlite3.Error, OSError) as error:
-        code = primary_code(error) if isinstance(error, sqlite3.Error) else None
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):
             raise invalid("filter", "search", f"simpler: SQLite refuses it ({error})", "a large one") from None
-        if code is None or code in _STORAGE:
+        if isinstance(error, OSError) or primary_code(error) in _STORAGE:
             raise StorageError(
                 f"the index at {folder} cannot be read or written now: {error}; "
                 "all that was committed before is unharmed"
@@ -173,5 +199,5 @@ def _sound(folder: Path) -> bool:
             return True
         finally:
             db.close()
-    except (sqlite3.Error, OSError):
+    except (*UNREADABLE, OSError):
         return False

@@ -27,6 +27,8 @@ DEEPEST = 100
 def checked(given: Document | str) -> Document:
     """Return a document that can be stored as it is, or say in one line why it cannot."""
     document = Document(given) if isinstance(given, str) else given
+    if not isinstance(document, Document):
+        raise invalid("documents", "add", "of documents, or of ids", given)
     if not isinstance(document.id, str) or not document.id:
         raise invalid("id", "Document", "a string with at least one character", document.id)
     for name in ("id", "text"):

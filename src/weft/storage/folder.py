@@ -15,6 +15,8 @@ from weft.errors import CorruptIndexError, NotAnIndexError
 CATALOGUE = "catalogue.sqlite"
 SEGMENTS = "segments"
 LOCK = "writer.lock"
+QUARANTINE = "quarantine"
+"""Where `repair` puts what is damaged"""
 _SEGMENT = re.compile(r"[0-9a-f]{16}\.seg")
 
 
@@ -48,6 +50,14 @@ def check_folder(folder: Path) -> None:
     for name in (f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", LOCK):
         _there(folder / name, stat.S_ISREG)
     _there(folder / SEGMENTS, stat.S_ISDIR)
+
+
+def quarantine(folder: Path) -> Path:
+    """Return the folder of what is damaged, made if need be; refuse a link, which would lead elsewhere."""
+    path = folder / QUARANTINE
+    if not _there(path, stat.S_ISDIR):
+        path.mkdir()
+    return path
 
 
 def check_file(path: Path) -> None:

@@ -19,6 +19,9 @@ from weft.storage.folder import check_file
 _FIELD = 32
 """Bytes of the process's number, and of the last commit's after it, each with spaces behind it."""
 
+_MOST = 1 << 53
+"""No index had so many commits: such a mark is damaged itself, and says nothing."""
+
 
 class WriterLock:
     """Taken on construction, or `IndexLockedError` at once; never waits."""
@@ -82,7 +85,8 @@ def last_mark(folder: Path) -> int:
             found = file.read(2 * _FIELD)[_FIELD:].strip()
     except OSError:
         return 0
-    return int(found) if found.isdigit() else 0
+    number = int(found) if found.isdigit() else 0
+    return number if number < _MOST else 0
 
 
 _held: weakref.WeakSet[WriterLock] = weakref.WeakSet()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +20,14 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.codecs.clustering import Floats, encode
-from weft.storage.folder import SEGMENTS, segment_files
+from weft.storage.folder import SEGMENTS, check_file, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import codec_for
-from weft.storage.segments import Segment, in_parts, open_segment
-from weft.storage.segments.pieces import Piece
+from weft.storage.salvage import broken, rebuild
+from weft.storage.salvaged import Salvage, Salvaged
+from weft.storage.segments import open_segment
 from weft.storage.segments.writing import write_segment
 from weft.storage.store import Store
-
-QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,22 @@ class _Damage:
     """What is wrong with one segment."""
 
     row: SegmentRow
-    segment: Segment | None = None
+    salvage: Salvage | None = None
     kept: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """Where the documents stand that can be kept"""
 
     @property
     def some(self) -> bool:
         """Whether anything can be kept."""
-        return self.segment is not None and len(self.kept) > 0
+        return self.salvage is not None and len(self.kept) > 0
 
     @property
     def numbers(self) -> NDArray[np.int64]:
         """Numbers that it held, as far as they are known, and no segment will hold any more."""
-        if self.segment is None:
+        if self.salvage is None:
             return np.zeros(0, np.int64)
-        return np.setdiff1d(self.segment.numbers, self.segment.numbers[self.kept])
+        numbers = self.salvage.segment.numbers
+        return np.setdiff1d(numbers, numbers[self.kept])
 
 
 @dataclass(frozen=True)
@@ -100,33 +98,6 @@ class _Changes:
         writing.bury(self.strays.tolist())
 
 
-class _Salvaged(Piece):
-    """Documents of a damaged segment that are themselves sound. Nothing else of it is relied on, nor its codebook."""
-
-    def __init__(self, segment: Segment, ordinals: NDArray[np.int64]) -> None:
-        self._source, self.ordinals = segment, ordinals
-        self.dim, self.dtype, self.columns = segment.dim, segment.dtype, segment.columns
-        self.lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
-
-    def _parts(self) -> Iterator[NDArray[np.int64]]:
-        return in_parts(self._source, self.ordinals)
-
-    def values(self) -> Iterator[NDArray[Any]]:
-        return (self._source.select(some).values for some in self._parts())
-
-    def rotated(self, matrix: Floats) -> Iterator[Floats]:
-        return (values.astype(np.float32) @ matrix for values in self.values())
-
-    def coded(self, matrix: Floats, scale: float) -> Iterator[NDArray[np.uint8]]:
-        return (encode(turned, scale) for turned in self.rotated(matrix))
-
-    def column(self, name: str) -> Iterator[NDArray[Any]]:
-        return (self._source.column(name, some) for some in self._parts())
-
-    def apart(self) -> NDArray[np.int32]:
-        return self._source.apart(self.ordinals)
-
-
 def repair(folder: str | Path) -> Repaired:
     """Drop what is damaged, keep the rest, and return what is gone.
 
@@ -146,10 +117,21 @@ def repair(folder: str | Path) -> Repaired:
     >>> repair(folder).lost
     ('a',)
     """
+    folder = Path(folder)
+    if why := broken(folder):
+        rebuilt = rebuild(folder, why)
+        done = _repair(folder, keep_unnamed=True)
+        lost = tuple(sorted({*rebuilt.lost, *done.lost}))
+        return Repaired(lost, done.segments, (*rebuilt.notes, *done.notes))
+    return _repair(folder)
+
+
+def _repair(folder: Path, *, keep_unnamed: bool = False) -> Repaired:
+    """Repair an index whose catalogue can be read."""
     with Store.open(folder, merge="off", on_damage="skip") as store:
         with store.reading_catalogue() as catalogue:
             mark, generation = last_mark(store.folder), catalogue.generation()
-        if mark > generation:
+        if mark > generation or keep_unnamed:
             _keep_unnamed(store)  # which may be of commits that the log has lost; a writer would remove them
         store.lock()
         return _Repair(store, mark, max(mark - generation, 0)).run()
@@ -169,14 +151,15 @@ class _Repair:
         kept, strays = np.zeros(0, np.int64), np.array(sorted(torn), np.int64)
         damages: list[_Damage] = []
         for row in sorted(rows, key=lambda row: -row.segment):  # of a document that is there twice, the newer counts
-            segment, good = self._look(row)
-            if segment is None:
+            salvage, good = self._look(row)
+            if salvage is None:
                 damages.append(_Damage(row))
                 continue
+            segment = salvage.segment
             twice = np.isin(segment.numbers, kept)
             mine = good & ~twice & np.isin(segment.numbers, documents)
             if twice.any() or not good.all() or self._worn:
-                damages.append(_Damage(row, segment, np.flatnonzero(mine)))
+                damages.append(_Damage(row, salvage, np.flatnonzero(mine)))
             else:
                 strays = np.union1d(strays, np.setdiff1d(segment.numbers, np.union1d(documents, tombstones)))
             kept = np.concatenate([kept, segment.numbers[mine]])
@@ -199,40 +182,39 @@ class _Repair:
         finally:
             catalogue.close()
 
-    def _look(self, row: SegmentRow) -> tuple[Segment | None, NDArray[np.bool_]]:
-        """Return a segment, None if nothing of it can be used, and which of its documents are sound."""
+    def _look(self, row: SegmentRow) -> tuple[Salvage | None, NDArray[np.bool_]]:
+        """Return what can be read of a segment, None if nothing, and which of its documents are sound."""
         self._worn = False
         try:
             segment = open_segment(self.store.folder / SEGMENTS / row.file, row.first)
             if (segment.dim, len(segment), segment.n_tokens) != (self.store.dim, row.documents, row.tokens):
                 raise CorruptIndexError(f"{segment.path}: damaged: it is not the one that the catalogue names")
             _ = segment.numbers
-            if segment.coded:  # all its documents are read through the engine
-                segment.warm()
+            salvage = Salvage(segment)
         except CorruptIndexError as error:
             self._note(error)
             return None, np.zeros(0, bool)
         good = np.ones(len(segment), bool)
         try:
             segment.verify()
+            segment.warm()
         except CorruptIndexError as error:
             self._note(error)
             self._worn = True  # written anew even if no document needs the bytes that are damaged
-            good = np.array([_readable(segment, ordinal) for ordinal in range(len(segment))], bool)
-        return segment, good
+            good = np.array([salvage.readable(ordinal) for ordinal in range(len(segment))], bool)
+        return salvage, good
 
     def _note(self, error: CorruptIndexError) -> None:
         self.notes.append(str(error).removesuffix("; `weft check` lists all damage"))
 
     def _commit(self, damages: list[_Damage], changes: _Changes) -> Repaired:
         """Do all of it in one transaction; then move the damaged files away."""
-        store, quarantine = self.store, self.store.folder / QUARANTINE
+        store = self.store
         with store.reading_catalogue() as catalogue:
             lost = catalogue.documents(changes.gone.tolist())
-        if damages or lost:
-            quarantine.mkdir(exist_ok=True)
+        aside = quarantine(store.folder) if damages or lost else store.folder
         if lost:
-            _write_texts(quarantine / "lost.jsonl", [lost[number] for number in sorted(lost)])
+            _write_texts(aside / "lost.jsonl", [lost[number] for number in sorted(lost)])
         with ExitStack() as stack:
             new = [self._rewritten(damage, stack.enter_context(store.new_file())) for damage in damages if damage.some]
             with store.committing() as writing:
@@ -245,19 +227,19 @@ class _Repair:
                     writing.add_segment(*row)
         for damage in damages:
             with suppress(FileNotFoundError):
-                (store.folder / SEGMENTS / damage.row.file).rename(quarantine / damage.row.file)
+                (store.folder / SEGMENTS / damage.row.file).rename(aside / damage.row.file)
         if damages:
-            fsync_folder(quarantine)
+            fsync_folder(aside)
         names = sorted({document.id for document in lost.values()} | set(changes.torn.values()))
         return Repaired(tuple(names), tuple(damage.row.file for damage in damages), tuple(self.notes))
 
     def _rewritten(self, damage: _Damage, path: Path) -> tuple[str, int, int, int]:
         """Write what is kept of a segment; return what the catalogue is to say of it."""
-        assert damage.segment is not None
-        piece = _Salvaged(damage.segment, damage.kept)
-        tokens, numbers = int(piece.lengths.sum()), damage.segment.numbers[damage.kept]
+        assert damage.salvage is not None
+        segment, piece = damage.salvage.segment, Salvaged(damage.salvage, damage.kept)
+        tokens, numbers = int(piece.lengths.sum()), segment.numbers[damage.kept]
         write_segment(path, [piece], codec_for(tokens, self.store.bits, tokens), numbers=numbers)
-        self.notes.append(f"{len(numbers)} of {len(damage.segment)} documents of {damage.row.file} were kept")
+        self.notes.append(f"{len(numbers)} of {len(segment)} documents of {damage.row.file} were kept")
         return path.name, len(numbers), tokens, int(numbers[0])
 
 
@@ -267,27 +249,16 @@ def _keep_unnamed(store: Store) -> None:
     try:
         with store.reading_catalogue() as catalogue:
             named = {row.file for row in catalogue.segments()}
-        (store.folder / QUARANTINE).mkdir(exist_ok=True)
+        aside = quarantine(store.folder)
         for path in segment_files(store.folder):
             if path.name not in named:
-                path.rename(store.folder / QUARANTINE / path.name)
+                path.rename(aside / path.name)
     finally:
         lock.release()
 
 
-def _readable(segment: Segment, ordinal: int) -> bool:
-    one = np.array([ordinal])
-    try:
-        segment.select(one)
-        for name in segment.columns:
-            segment.column(name, one)
-        segment.apart(one)
-    except CorruptIndexError:
-        return False
-    return True
-
-
 def _write_texts(path: Path, documents: list[Any]) -> None:
+    check_file(path)  # a link would lead elsewhere
     with open(path, "a", encoding="utf-8") as file:
         for document in documents:
             row = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}

@@ -7,12 +7,8 @@ returns, its effect is on disk and visible to every reader's next call, and if i
 
 from __future__ import annotations
 
-import logging
-import secrets
-import shutil
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,16 +17,14 @@ from numpy.typing import NDArray
 
 from weft._renamed import Renamed, renamed_keywords
 from weft.checks import check_fraction
-from weft.errors import CorruptIndexError, IndexExistsError, IndexFormatError, invalid
+from weft.errors import CorruptIndexError, IndexFormatError, invalid
 from weft.storage import forking
-from weft.storage.arrays import fsync_folder
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
-from weft.storage.database import FILE, faults_named
+from weft.storage.commits import Commits
 from weft.storage.documents import checked, checked_settings
-from weft.storage.folder import SEGMENTS, segment_files
-from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import Merger, codec_for
+from weft.storage.opening import created, discard, opened
 from weft.storage.operations import Addition, Operation, commit, new_segments
 from weft.storage.pruning import prune
 from weft.storage.segments import Segment, StoredTokens
@@ -41,7 +35,6 @@ from weft.types import Document, TokenVectors
 
 ALIGNMENT = "sum-of-max"
 """What a search takes for relevance if neither the call nor the index says otherwise."""
-_log = logging.getLogger(__name__)
 
 
 class Store:
@@ -75,12 +68,7 @@ class Store:
         self.model: str = settings.get("model", "")
         self.merging = Merger(self, merge)
         self._views = Views(folder, catalogue, skips=on_damage == "skip", copies=verify == "copy")
-        self._write_guard = threading.RLock()
-        self._lock: WriterLock | None = None
-        self._own: Catalogue | None = None  # the writer's connection
-        self._tidy = False
-        self._new: set[str] = set()  # files that are being written
-        self._doubtful: set[str] = set()  # those of them that a failed commit may have named
+        self._commits = Commits(folder, self._views)
         forking.register(self)
 
     # -- opening and closing -------------------------------------------------------------------------
@@ -141,26 +129,13 @@ class Store:
             "weights": bool(salience_weighs),
             "reading": bool(reading),
         }
-        with faults_named(folder):
-            made = [path for path in (folder, *folder.parents) if not path.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise IndexExistsError(f"cannot create an index at {folder}: the folder is not empty")
-            (folder / SEGMENTS).mkdir()
-            try:
-                catalogue = Catalogue.create(folder, settings)
-                try:
-                    for path in (folder, *(path.parent for path in made)):
-                        fsync_folder(path)
-                    return cls(folder, catalogue, merge=merge)
-                except BaseException:
-                    catalogue.close()
-                    raise
-            except BaseException:  # leave an empty folder, so that it can be tried again
-                for path in folder.glob(FILE + "*"):
-                    path.unlink(missing_ok=True)
-                shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
-                raise
+        catalogue = created(folder, settings)
+        try:
+            return cls(folder, catalogue, merge=merge)
+        except BaseException:
+            catalogue.close()
+            discard(folder)
+            raise
 
     @classmethod
     @renamed_keywords(encoder="encoder_fingerprint")
@@ -193,14 +168,8 @@ class Store:
             and one that is cut short crashes the process.
         """
         folder = Path(folder)
-        mark = last_mark(folder)  # before the catalogue is read, which may have moved on then, but never back
-        catalogue = Catalogue.open(folder)
+        catalogue = opened(folder, complete=on_damage != "skip")
         try:
-            if on_damage != "skip" and mark > catalogue.generation():
-                raise CorruptIndexError(
-                    f"{catalogue.file}: damaged: commits {catalogue.generation() + 1} to {mark} are missing; "
-                    "`weft repair` accepts what is left"
-                )
             store = cls(folder, catalogue, merge=merge, on_damage=on_damage, verify=verify)
         except BaseException:
             catalogue.close()
@@ -217,25 +186,12 @@ class Store:
         if self._views.forked:  # all of it is the parent's: its threads, its connections, its lock
             return
         self.merging.stop()
-        with self._write_guard:
-            self._views.close()
-            if self._own is not None:
-                self._own.close()
-                self._own = None
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+        self._commits.close()
 
     def let_go(self) -> None:
         """Close the connections that are not in use, before a fork; they are opened again when they are needed."""
         self._views.let_go()
-        if self._write_guard.acquire(blocking=False):
-            try:
-                if self._own is not None and not self._own.in_transaction:
-                    self._own.close()
-                    self._own = None
-            finally:
-                self._write_guard.release()
+        self._commits.let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -345,7 +301,7 @@ class Store:
         segments = new_segments(operations, reading=self.reads, weighs=self.salience_weighs)
         with self.view() as view:
             there = view.tokens
-        with self._writing(), ExitStack() as stack:
+        with self._commits.writing(), ExitStack() as stack:
             files = []
             for segment in segments:
                 files.append(stack.enter_context(self.new_file()))
@@ -363,7 +319,7 @@ class Store:
 
         Documents with and without token ids, saliences, spans or half precision stay apart: nothing of theirs is lost.
         """
-        with self._writing():
+        with self._commits.writing():
             pass  # refuse at once what another process would make vain
         self.merging.compact()
 
@@ -375,12 +331,12 @@ class Store:
     def wait(self) -> None:
         """Return when no merge is due any more (with ``merge="background"``); at once if this store has not written."""
         self._views.check_process()
-        if self._lock is not None:  # without it, what we merge another may be merging too
+        if self._commits.locked:  # without it, what we merge another may be merging too
             self.merging.wait()
 
     def lock(self) -> None:
         """Take the writer's lock now and keep it until `close`, before work that would be in vain without it."""
-        with self._writing():
+        with self._commits.writing():
             pass
 
     def remember_model(self, model: str) -> None:
@@ -395,83 +351,17 @@ class Store:
         with self.committing() as catalogue:
             catalogue.set("alignment", alignment)
 
-    @contextmanager
-    def committing(self) -> Iterator[Catalogue]:
+    def committing(self) -> AbstractContextManager[Catalogue]:
         """Write to the catalogue in one transaction, on disk when this returns."""
-        with self._writing():
-            assert self._own is not None
-            try:
-                with self._own.transaction():
-                    yield self._own
-                    generation = self._own.generation() + 1
-                if self._lock is not None:
-                    self._lock.mark(generation)
-            except BaseException:
-                self._doubtful |= self._new
-                raise
+        return self._commits.committing()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        self._views.check_process()
-        with self._write_guard, faults_named(self.folder):
-            self._views.check_open()
-            if self._lock is None:
-                self._lock = WriterLock(self.folder)
-                self._tidy = False
-            if self._own is None:
-                self._own = Catalogue.open(self.folder)
-            if not self._tidy:
-                if self._leftovers():
-                    # A commit whose fsync failed may still stand in SQLite's log, unseen until a crash makes SQLite
-                    # read the log again. It may name a leftover: write over it before removing that.
-                    with self._own.transaction():
-                        pass
-                self._collect_leftovers()
-                self._tidy = True
-            try:
-                yield
-            except BaseException:
-                self._tidy = False
-                raise
-
-    @contextmanager
-    def new_file(self) -> Iterator[Path]:
+    def new_file(self) -> AbstractContextManager[Path]:
         """Name a segment file to be written; if the block fails it is removed, at once or by the next writer."""
-        path = self.folder / SEGMENTS / f"{secrets.token_hex(8)}.seg"
-        self._new.add(path.name)
-        try:
-            with faults_named(self.folder):
-                yield path
-        except BaseException:
-            self._views.disown(path.name)
-            if path.name in self._doubtful:  # the commit that failed may still stand in SQLite's log: see `_writing`
-                with self._write_guard:
-                    self._new.discard(path.name)
-                    self._tidy = False
-            else:
-                with suppress(OSError):
-                    path.unlink()
-            raise
-        finally:
-            self._new.discard(path.name)
-            self._doubtful.discard(path.name)
+        return self._commits.new_file()
 
     def adopt(self, path: Path) -> None:
         """Have a segment ready for searches that was just written and will be committed next."""
         self._views.adopt(path)
-
-    def _leftovers(self) -> list[Path]:
-        """Return files that no committed state names: from a crash, or forgotten by a merge."""
-        assert self._own is not None
-        named = {row.file for row in self._own.segments()} | self._new
-        return [path for path in segment_files(self.folder) if path.name not in named]
-
-    def _collect_leftovers(self) -> None:
-        try:
-            for path in self._leftovers():
-                path.unlink(missing_ok=True)
-        except OSError as error:  # no harm: what was to be written is, and the next writer tries again
-            _log.warning("cannot remove a leftover of the index at %s: %s", self.folder, error)
 
     # -- looking after it ------------------------------------------------------------------------------
 

@@ -63,11 +63,16 @@ def check_codes(stored: Arrays) -> None:
     _check_rising(stored, "list_starts", centroids, len(stored["lists"]))
     if "centroid_rows" in stored and len(stored["centroid_rows"]) != centroids:
         raise _damaged(stored, f"{len(stored['centroid_rows'])} centroids, {centroids} lists")
-    if not bool((np.abs(stored["rotation"]) <= _LONGEST).all()):  # not a number is not less
-        raise _damaged(stored, "rotation has entries that no rotation has")
+    check_rotation(stored)
     for name in ("spread", "limits"):
         if name in stored and not bool(np.isfinite(stored[name]).all()):
             raise _damaged(stored, f"{name} is not finite")
+
+
+def check_rotation(stored: Arrays) -> None:
+    """Refuse a rotation that is none."""
+    if not bool((np.abs(stored["rotation"]) <= _LONGEST).all()):  # not a number is not less
+        raise _damaged(stored, "rotation has entries that no rotation has")
 
 
 def _check_rising(stored: Arrays, name: str, count: int, end: int) -> None:

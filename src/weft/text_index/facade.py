@@ -82,6 +82,7 @@ class TextIndex(Writing, Asynchronous):
         bits: int = 8,
         beta_d: float | None = None,
         lock: bool = False,
+        on_damage: str = "raise",
     ) -> Self:
         """Open an index.
 
@@ -98,9 +99,13 @@ class TextIndex(Writing, Asynchronous):
             Of a new index, as for `Index.create`.
         lock : bool
             Take the writer's lock now and keep it, before work that would be in vain without it.
+        on_damage : {"raise", "skip"}
+            As for `Index.open`: with "skip", searches go on without damaged segments, and their rankings say how many
+            documents could not be looked at (`answers(…)[0].ranking.missing`).
         """
         path, wanted = Path(path), None if model is None else str(model)
-        made = cls._create(path, wanted, bits, beta_d) if create and not is_taken(path) else cls(open_index(path))
+        new = create and not is_taken(path)
+        made = cls._create(path, wanted, bits, beta_d) if new else cls(open_index(path, on_damage))
         try:
             if lock:
                 made.lock()

@@ -20,10 +20,10 @@ def is_taken(path: str | Path) -> bool:
     return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 
 
-def open_index(path: Path) -> Index:
+def open_index(path: Path, on_damage: str = "raise") -> Index:
     """Open the index at a path; `NotAnIndexError` says what is there instead."""
     if not path.exists():
         raise NotAnIndexError(f"no such index: {path}; weft index PATH -o {path} makes one")
     if not path.is_dir():
         raise NotAnIndexError(f"{path} is not an index: an index is a folder, this is a file")
-    return Index.open(path)
+    return Index.open(path, on_damage=on_damage)

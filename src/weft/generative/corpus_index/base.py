@@ -249,7 +249,7 @@ class NGramIndex(ABC):
         self._native  # noqa: B018
         try:
             return tuple(unpack_ids(self._arrays["id_bytes"], self._arrays["id_offsets"]))
-        except UnicodeDecodeError:
+        except (TypeError, ValueError):  # not UTF-8, or numbers that are no places
             raise CorruptIndexError(f"{self._name}: damaged: ids of documents; build the corpus index again") from None
 
     def __repr__(self) -> str:

@@ -1,0 +1,241 @@
+"""What the catalogue of an index says: settings, segments, tombstones, documents and what is asked of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import CorruptIndexError
+from weft.storage import schema
+from weft.storage.database import FILE, faults_named
+from weft.storage.folder import is_segment_name
+from weft.storage.sums import checks_id, row_sum, segment_sum, settings_sum
+from weft.types import PASSAGE_SEPARATOR, Document
+
+_MARKS = 500
+"""Parameters in one query: SQLite allows 999 even where it was built long ago."""
+
+
+class SegmentRow(NamedTuple):
+    """A live segment as the catalogue names it."""
+
+    segment: int
+    file: str
+    documents: int
+    tokens: int
+    first: int
+    """Number of its first document; the others follow, unless the file lists their numbers."""
+
+
+class CatalogueReading:
+    """The reading side of one connection to an index's database; `Catalogue` opens it and writes."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, version: int) -> None:
+        self.folder = folder
+        self._db = connection
+        self._version = version
+
+    @property
+    def file(self) -> Path:
+        """The database's file."""
+        return self.folder / FILE
+
+    # -- the index -------------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Return what `create` was given."""
+        stored = dict(self._all("SELECT key, value FROM settings"))
+        if self._current and stored.get("checksum") != str(settings_sum(stored)):
+            raise CorruptIndexError(f"{self.file}: damaged: checksum of the settings")
+        try:
+            return {key: json.loads(value) for key, value in stored.items()}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CorruptIndexError(f"{self.file}: damaged: settings ({error})") from None
+
+    def generation(self) -> int:
+        """Return a number that grows with every commit."""
+        found = self._all("SELECT value FROM settings WHERE key = 'generation'")
+        try:
+            return int(found[0][0]) if found else 0
+        except (TypeError, ValueError):
+            raise CorruptIndexError(f"{self.file}: damaged: the number of the last commit") from None
+
+    def segments(self) -> list[SegmentRow]:
+        """Return the live segments, oldest first."""
+        columns = f"segment, file, documents, tokens, first, {self._sum}"
+        rows = []
+        for *found, stored in self._all(f"SELECT {columns} FROM segments ORDER BY segment"):
+            row = SegmentRow(*found)
+            if not is_segment_name(row.file):  # nothing outside the folder is ever opened or removed
+                raise CorruptIndexError(f"{self.file}: damaged: it names a segment {row.file!r}, as weft does not")
+            if not all(isinstance(n, int) and n >= 0 for n in (row.segment, *row[2:])):
+                raise CorruptIndexError(f"{self.file}: damaged: what it says of segment {row.file}")
+            if self._current and stored != segment_sum(*row[1:]):
+                raise CorruptIndexError(f"{self.file}: damaged: checksum of what it says of segment {row.file}")
+            rows.append(row)
+        return rows
+
+    def tombstones(self, after: int = 0) -> tuple[NDArray[np.int64], int]:
+        """Return the numbers of documents that no longer count, those buried since `after`; and what to say next time.
+
+        The first format keeps no order of burials: there it is always all of them.
+        """
+        ordered = self._version > schema.FIRST_VERSION
+        rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if ordered else 0,))
+        last = rows[-1][0] if rows and ordered else after
+        if not all(isinstance(doc, int) for _, doc in rows):
+            raise CorruptIndexError(f"{self.file}: damaged: the list of deleted documents")
+        return np.array([doc for _, doc in rows], dtype=np.int64), last
+
+    @property
+    def _current(self) -> bool:
+        """Whether the tables are those of today."""
+        return self._version == schema.FORMAT_VERSION
+
+    @property
+    def _sum(self) -> str:
+        """The column of checksums, which older formats have not."""
+        return "checksum" if self._current else "NULL"
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """Return the number of documents."""
+        return int(self._all("SELECT count(*) FROM documents")[0][0])
+
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """Return the ids of documents by their numbers, in that order."""
+        found = {}
+        for number, name, stored in self._where(f"doc, id, {self._sum}", numbers):
+            if not checks_id(stored, name):
+                raise self._torn(number)
+            found[number] = name
+        missing = next((number for number in numbers if number not in found), None)
+        if missing is not None:
+            raise CorruptIndexError(f"{self.file}: damaged: document {missing} of a segment is not in the catalogue")
+        return [found[number] for number in numbers]
+
+    def documents(self, numbers: Sequence[int]) -> dict[int, Document]:
+        """Return documents by their numbers."""
+        rows = self._where(f"doc, {self._columns}", numbers)
+        return {number: self._document(*row) for number, *row in rows}
+
+    @property
+    def _columns(self) -> str:
+        return f"id, {self._sum}, text, metadata"
+
+    def _document(self, id: Any, stored: Any, text: Any, metadata: Any) -> Document:  # noqa: A002
+        """Return a row as a document, if it is as it was written."""
+        try:
+            if stored is not None and stored != row_sum(id, text, metadata):
+                raise ValueError("checksum")
+            return Document(id, text, json.loads(metadata))
+        except (TypeError, ValueError, RecursionError):
+            raise self._torn(id) from None
+
+    def _torn(self, name: object) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.file}: damaged: checksum of document {name!r}; `weft repair` keeps the others")
+
+    def torn(self) -> dict[int, str]:
+        """Return the numbers and ids of all documents whose rows are not as they were written."""
+        found = {}
+        with faults_named(self.folder):
+            for number, *row in self._db.execute(f"SELECT doc, {self._columns} FROM documents"):
+                try:
+                    self._document(*row)
+                except CorruptIndexError:
+                    found[int(number)] = str(row[0])
+        return found
+
+    def _where(self, columns: str, numbers: Sequence[int]) -> Iterator[Any]:
+        for start in range(0, len(numbers), _MARKS):
+            part = numbers[start : start + _MARKS]
+            marks = ",".join("?" * len(part))
+            yield from self._all(f"SELECT {columns} FROM documents WHERE doc IN ({marks})", tuple(part))
+
+    def get(self, id: str) -> Document | None:  # noqa: A002
+        """Return a document, or None."""
+        rows = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id,))
+        if rows and rows[0][0] != id:  # SQLite's list of ids led elsewhere
+            raise self._torn(id)
+        return self._document(*rows[0]) if rows else None
+
+    def family(self, id: str) -> list[Document]:  # noqa: A002
+        """Return the document with this id, and those whose ids are made from it: ``id#…``, ``id##…``."""
+        # The character after the separator's ends a range of the unique index over ids.
+        mark = PASSAGE_SEPARATOR[0]
+        first, end = id + mark, id + chr(ord(mark) + 1)
+        query = f"SELECT {self._columns} FROM documents WHERE id = ? OR (id >= ? AND id < ?)"
+        return [self._document(*row) for row in self._all(query, (id, first, end))]
+
+    def marked(self, *paths: str) -> list[tuple[Any, ...]]:
+        """Return (id, a value for each path) of each document whose metadata has something at the first JSON path."""
+        columns = ", ".join("json_extract(metadata, ?)" for _ in paths)
+        query = f"SELECT id, {columns} FROM documents WHERE json_extract(metadata, ?) IS NOT NULL"
+        return self._all(query, (*paths, paths[0]))
+
+    def metadata_counts(self, path: str) -> list[tuple[Any, int]]:
+        """Return the values that metadata have at a JSON path, and how many documents have each, most common first."""
+        query = "SELECT json_extract(metadata, ?) AS value, COUNT(*) FROM documents GROUP BY 1 ORDER BY 2 DESC, 1"
+        return [(value, int(count)) for value, count in self._all(query, (path,)) if value is not None]
+
+    def value_counts(self, condition: str, parameters: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
+        """Return (field, whether in a list, JSON type, value, documents) of the `most` commonest values of each field.
+
+        Of metadata's first level: scalars, and scalars in lists; `condition` is as for `select`.
+        """
+        query = (
+            f"WITH chosen AS (SELECT metadata FROM documents WHERE {condition}), counted AS ("
+            " SELECT field.key AS name, 0 AS many, field.type AS kind, field.atom AS value, COUNT(*) AS number"
+            " FROM chosen, json_each(chosen.metadata) AS field WHERE field.type NOT IN ('array', 'object')"
+            " GROUP BY 1, 2, 3, 4 UNION ALL"
+            " SELECT field.key, 1, item.type, item.atom, COUNT(*) FROM chosen, json_each(chosen.metadata) AS field,"
+            " json_each(field.value) AS item WHERE field.type = 'array' AND item.type NOT IN ('array', 'object')"
+            " GROUP BY 1, 2, 3, 4)"
+            " SELECT name, many, kind, value, number FROM (SELECT *, ROW_NUMBER() OVER"
+            " (PARTITION BY name, many ORDER BY number DESC, value) AS place FROM counted)"
+            " WHERE place <= ? ORDER BY name, many, place"
+        )
+        return self._all(query, (*parameters, most))
+
+    def number(self, id: str) -> int | None:  # noqa: A002
+        """Return the number of a document, or None."""
+        rows = self._all("SELECT doc FROM documents WHERE id = ?", (id,))
+        return int(rows[0][0]) if rows else None
+
+    def select(self, condition: str, parameters: Iterable[Any]) -> NDArray[np.int64]:
+        """Return the numbers of all documents for which an SQL expression over `documents` is true."""
+        # As a text and not as rows, which would be a Python object for each document.
+        query = f"SELECT group_concat(doc) FROM documents WHERE {condition}"
+        ((numbers,),) = self._all(query, tuple(parameters))
+        return np.zeros(0, np.int64) if numbers is None else np.fromstring(numbers, dtype=np.int64, sep=",")
+
+    def lexical(self, match: str, condition: str, parameters: Iterable[Any], limit: int) -> list[tuple[str, float]]:
+        """Return (id, BM25) of documents whose text matches an FTS5 expression, best first, of equals the older first.
+
+        `condition` is an SQL expression over `documents`, as for `select`.
+        """
+        row = "documents.lexical_row" if self._version == schema.FIRST_VERSION else "documents.doc"
+        query = (
+            f"SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON {row} = lexical.rowid"
+            f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
+        )
+        return [(found[0], found[1]) for found in self._all(query, (match, *parameters, limit))]
+
+    def lexical_count(self, match: str) -> int:
+        """Return how many documents match an FTS5 expression."""
+        return int(self._all("SELECT count(*) FROM lexical WHERE lexical MATCH ?", (match,))[0][0])
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of all documents."""
+        return self.select("1", ())
+
+    def _all(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        with faults_named(self.folder):
+            return self._db.execute(query, parameters).fetchall()
