@@ -47,16 +47,27 @@ def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, 
         query, places, adds = hits.query_token[kept], spans[pairs[kept]], adds[kept]
     else:
         query, places = hits.query_token, spans[pairs]
-    by_word: dict[tuple[int, int], dict[int, float]] = {}
+    by_word: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    end = len(text)
     for i, (start, stop), added in zip(query.tolist(), places.tolist(), adds.tolist(), strict=True):
-        if not 0 <= start < stop <= len(text):
+        if not 0 <= start < stop <= end:
             continue
-        word = by_word.setdefault(_word(text, start, stop), {})
-        word[i] = word.get(i, 0.0) + added
+        cut = (start and text[start - 1] in _INNER) or (stop < end and text[stop] in _INNER)
+        by_word.setdefault(_word(text, start, stop) if cut else (start, stop), []).append((added, i))
     return [
-        Span(start, stop, round(sum(tokens.values()), 6), sorted(tokens, key=tokens.__getitem__, reverse=True))
-        for (start, stop), tokens in sorted(by_word.items())
+        Span(start, stop, round(parts[0][0], 6), [parts[0][1]])
+        if len(parts) == 1
+        else Span(start, stop, round(sum(added for added, _ in parts), 6), _most_first(parts))
+        for (start, stop), parts in sorted(by_word.items())
     ]
+
+
+def _most_first(parts: list[tuple[float, int]]) -> list[int]:
+    """The query tokens that met a word, each once, those first that it answers most."""
+    by_token: dict[int, float] = {}
+    for added, i in parts:
+        by_token[i] = by_token.get(i, 0.0) + added
+    return sorted(by_token, key=by_token.__getitem__, reverse=True)
 
 
 def _word(text: str, start: int, stop: int) -> tuple[int, int]:
