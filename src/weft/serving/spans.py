@@ -37,20 +37,14 @@ def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, 
     >>> matched_spans("red planets", np.array([[0, 3], [4, 10], [10, 11]]), ranking, 0)
     [Span(start=0, stop=3, contribution=0.25, query=[1]), Span(start=4, stop=11, contribution=1.4, query=[0, 1])]
     """
-    if spans is None or ranking.hits is None:
+    if spans is None or ranking.hits is None or not len(spans):
         return []
-    hits = ranking.hits[position]
-    pairs = hits.document_token
-    adds = ranking.contributions(position)
-    if (pairs < 0).any() or (adds <= 0).any():  # imputed, or a loss
-        kept = (pairs >= 0) & (adds > 0)
-        query, places, adds = hits.query_token[kept], spans[pairs[kept]], adds[kept]
-    else:
-        query, places = hits.query_token, spans[pairs]
+    hits, adds = ranking.hits[position], ranking.contributions(position)
     by_word: dict[tuple[int, int], list[tuple[float, int]]] = {}
-    end = len(text)
-    for i, (start, stop), added in zip(query.tolist(), places.tolist(), adds.tolist(), strict=True):
-        if not 0 <= start < stop <= end:
+    end, tokens = len(text), hits.document_token
+    pairs = zip(hits.query_token.tolist(), tokens.tolist(), spans[tokens].tolist(), adds.tolist(), strict=True)
+    for i, j, (start, stop), added in pairs:
+        if j < 0 or added <= 0 or not 0 <= start < stop <= end:  # imputed, a loss, or not of the text
             continue
         cut = (start and text[start - 1] in _INNER) or (stop < end and text[stop] in _INNER)
         by_word.setdefault(_word(text, start, stop) if cut else (start, stop), []).append((added, i))
