@@ -57,7 +57,7 @@ def serve(
     from weft.serving.naming import named, open_indexes
 
     running, paths = server_room(), named(indexes)
-    options = {"writable": not read_only, "page": page, "origins": tuple(origins or ())}
+    options: dict[str, Any] = {"writable": not read_only, "page": page, "origins": tuple(origins or ())}
     limits = running.options(rate=None if rate is None else rate / workers, seconds=seconds)
     if workers == 1:
         opened = open_indexes(paths, model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ class Served:
             limits.text(request.query, "query", "query_characters")
             key = (self.name, search)
             alignment, one = await self.pool.together(
-                key, request.query, lambda queries: self._by_text(queries, search, deadline), deadline
+                key, request.query, lambda queries: self._in_turn(queries, search, deadline), deadline
             )
             found = [one]
         else:
@@ -134,6 +134,16 @@ class Served:
         with self.texts.view():
             answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
             return [(str(answer.alignment), self._found(answer, search, deadline)) for answer in answers]
+
+    def _in_turn(
+        self, queries: Sequence[str], search: _Search, deadline: Deadline
+    ) -> Iterator[tuple[str, schemas.Found]]:
+        """Encode queries in one run of the model, then answer each."""
+        with self.texts.view():
+            if len(queries) > 1:
+                self.cache.encode_query(queries, salience=True if self.cache.has_salience else None)
+            for query in queries:
+                yield from self._by_text([query], search, deadline)
 
     def _many(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
         found = []

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
+from weft.stopping import check_stop, is_stopped
 from weft.storage.folder import CATALOGUE
 
 FILE = CATALOGUE
+STEPS = 20_000
+"""Instructions of SQLite's machine between two looks at whether anybody still waits: about a millisecond."""
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
@@ -38,6 +41,7 @@ def connect(folder: Path) -> sqlite3.Connection:
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA synchronous = FULL")
+        db.set_progress_handler(is_stopped, STEPS)  # a query that nobody waits for any more is interrupted
     except sqlite3.DatabaseError:
         db.close()
         raise
@@ -127,6 +131,8 @@ def faults_named(folder: Path) -> Iterator[None]:
         raise invalid("number", "a filter", "an integer of 64 bits", "a larger one") from None
     except (sqlite3.Error, OSError) as error:
         code = primary_code(error) if isinstance(error, sqlite3.Error) else None
+        if code == sqlite3.SQLITE_INTERRUPT:
+            check_stop()
         if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):
             raise invalid("filter", "search", f"simpler: SQLite refuses it ({error})", "a large one") from None
         if code is None or code in _STORAGE:
