@@ -155,6 +155,6 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     yield "GET", INDEX + "/documents/{id:path}", get, read
     yield "DELETE", INDEX + "/documents/{id:path}", delete_one, writes
     yield "POST", f"{INDEX}/compact", compact, {**writes, "needs": "admin"}
-    for path in ("/v1/rerank", "/v2/rerank"):
-        yield "POST", path, compatible.rerank, {**read, "body": compatible.RerankRequest}
+    yield "POST", "/v1/rerank", compatible.rerank_v1, {**read, "body": compatible.RerankRequest}
+    yield "POST", "/v2/rerank", compatible.rerank, {**read, "body": compatible.RerankRequest}
     yield "POST", "/v1/multi-vector", compatible.multi_vector, {**read, "body": compatible.MultiVectorRequest}
