@@ -73,8 +73,11 @@ class Pool:
         self.threads = threads
         self._waiting = waiting
         self._jobs: deque[_Job] = deque()
-        self._changed = threading.Condition()
-        self._idle = 0
+        self._guard = threading.Lock()
+        # Threads that have nothing to do wait at locks of their own. The last to come is the first to be woken: what it
+        # needs is still in its processor's cache.
+        self._idle: list[threading.Lock] = []
+        self._woken = 0  # threads that are on their way to a job
         self._closed = False
         self.batches = 0
         """Calls that answered more than one search."""
@@ -103,13 +106,15 @@ class Pool:
         return await self._submit(_Job(work, item, key, deadline))
 
     async def _submit(self, job: _Job) -> Any:
-        with self._changed:
+        with self._guard:
             if self._closed:
                 raise RefusedError(503, "the server is stopping", retry=1)
             if len(self._jobs) >= self._waiting:
                 raise RefusedError(503, "the server is busy", retry=1)
             self._jobs.append(job)
-            self._changed.notify()
+            if self._idle:
+                self._idle.pop().release()
+                self._woken += 1
         try:
             async with asyncio.timeout_at(job.loop.time() + job.deadline.at - time.monotonic()):
                 return await job.future
@@ -118,14 +123,18 @@ class Pool:
 
     def close(self) -> None:
         """Stop the threads when what is queued is done."""
-        with self._changed:
+        with self._guard:
             self._closed = True
-            self._changed.notify_all()
+            while self._idle:
+                self._idle.pop().release()
+                self._woken += 1
         for member in self._members:
             member.join()
 
     def _run(self) -> None:
-        while (jobs := self._next()) is not None:
+        own = threading.Lock()
+        own.acquire()
+        while (jobs := self._next(own)) is not None:
             alive = [job for job in jobs if not job.future.done()]  # cancelled or timed out: no work for nobody
             if not alive:
                 continue
@@ -142,19 +151,25 @@ class Pool:
                 for job in alive:  # one that has its result keeps it
                     job.settle(None, error)
 
-    def _next(self) -> list[_Job] | None:
-        with self._changed:
-            while not self._jobs:
+    def _next(self, own: threading.Lock) -> list[_Job] | None:
+        while True:
+            with self._guard:
+                if self._jobs:
+                    return self._taken()
                 if self._closed:
                     return None
-                self._idle += 1
-                self._changed.wait()
-                self._idle -= 1
-            taken = [self._jobs.popleft()]
-            if taken[0].key is not None and len(self._jobs) > self._idle:
-                for job in list(self._jobs):
-                    if job.key == taken[0].key and len(taken) < TOGETHER:
-                        taken.append(job)
-                        self._jobs.remove(job)
-                self.batches += len(taken) > 1
-            return taken
+                self._idle.append(own)
+            own.acquire()
+            with self._guard:
+                self._woken -= 1
+
+    def _taken(self) -> list[_Job]:
+        """Take the oldest job and, where more wait than threads are free, others like it."""
+        taken = [self._jobs.popleft()]
+        if taken[0].key is not None and len(self._jobs) > len(self._idle) + self._woken:
+            for job in list(self._jobs):
+                if job.key == taken[0].key and len(taken) < TOGETHER:
+                    taken.append(job)
+                    self._jobs.remove(job)
+            self.batches += len(taken) > 1
+        return taken
