@@ -212,7 +212,7 @@ bench-stream: $(VENV)/.ready $(if $(filter-out 0,$(PEERS_N) $(GRAPH_N)),$(STREAM
 		--peers-python $(STREAM)/bin/python $(if $(ENGINES),--engines $(ENGINES))
 	$(BIN)/python benchmarks/stream/report.py --results $(STREAM_RESULTS) --output $(OUTPUT)
 
-# `make bench-serving N=5000 SECONDS=3 SOAK=0 OUTPUT=build/serving/small.md` is a small run.
+# `make bench-serving N=5000 SECONDS=3 SOAK=30 OUTPUT=build/serving/small.md` is a small run.
 SECONDS ?= 20
 SOAK    ?= 600
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import weft
 
 ROOMS = (
-    *("_telemetry", "errors", "_renamed", "checks", "types", "_native", "alignment", "kernels"),
+    *("_telemetry", "errors", "stopping", "_renamed", "checks", "types", "_native", "alignment", "kernels"),
     *("encoders", "storage", "search"),
     *("sources", "ingest", "explain", "text_index", "evaluation", "training", "generative", "analysis"),
     *("serving", "integrations", "cli"),

@@ -1,6 +1,8 @@
 """Requests a second, latencies and CPU of `weft serve`, on this machine; writes a section of benchmarks/RESULTS.md.
 
 python benchmarks/serving/run.py [--documents 100000] [--seconds 20] [--soak 600] [--output benchmarks/RESULTS.md]
+
+It takes about half an hour. `--parts` runs some of it and keeps what was measured; `--parts report` writes the section.
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +32,7 @@ import weft
 from results_file import RESULTS, write_section
 
 CLIENTS = (1, 8, 16, 64)
-SLICE = 2500  # queries of one load: no two loads share any, and there are more than the server remembers
+SLICE = 2500
 NAME = "bench"
 SEARCH = f"/v1/indexes/{NAME}/search"
 
@@ -47,9 +53,13 @@ class Served:
 
     @property
     def cpu(self) -> float:
-        """CPU seconds so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU seconds so far, of workers too."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ticks = 0
+        for process in (self.process.pid, *children):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     @property
     def memory(self) -> float:
@@ -78,8 +88,8 @@ class Served:
         self.process.wait()
 
 
-def direct(folder: Path, queries: list[str]) -> float:
-    """Return CPU milliseconds of a search by text, documents and spans included, without HTTP."""
+def direct(folder: Path, kind: str) -> float:
+    """Return CPU milliseconds of a search, documents and spans included, without HTTP."""
     from weft.serving.limits import Limits
     from weft.serving.pool import Deadline, Pool
     from weft.serving.served import Served as Index
@@ -90,14 +100,45 @@ def direct(folder: Path, queries: list[str]) -> float:
         served = Index(NAME, texts, pool, Limits())
         served.load()
         search = _Search(10, (), None, ("text", "metadata", "spans"))
-        for query in queries[:50]:
-            served._by_text([query], search, Deadline(60))
+        queries = text_queries(SLICE) if kind == "text" else vector_queries(SLICE, texts.index.dim)
+
+        def ask(query: Any) -> None:
+            if kind == "text":
+                served._by_text([query], search, Deadline(60))
+            else:
+                served._by_vectors([query], search, Deadline(60))
+
+        for query in queries[: SLICE // 2]:
+            ask(query)
         before = time.process_time()
-        for query in queries[50:]:
-            served._by_text([query], search, Deadline(60))
+        for query in queries[SLICE // 2 :]:
+            ask(query)
         taken = time.process_time() - before
     pool.close()
-    return 1000 * taken / len(queries[50:])
+    return 1000 * taken / len(queries[SLICE // 2 :])
+
+
+@cache
+def _texts() -> list[dict[str, Any]]:
+    return [{"query": text} for text in text_queries(8 * SLICE)]
+
+
+def bodies(kind: str, part: int) -> list[dict[str, Any]]:
+    """Return the requests of one load: no two loads share a text, and there are more than the server remembers."""
+    if kind == "text":
+        return _texts()[part * SLICE : (part + 1) * SLICE]
+    halves = [base64.b64encode(v.astype("<f2").tobytes()).decode() for v in vector_queries(2000, 128)]
+    return [{"vectors": [{"base64": half}]} for half in halves]
+
+
+@contextmanager
+def serving(folder: Path, *more: str) -> Iterator[Served]:
+    """Run a server."""
+    server = Served(folder, *more)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def written(server: Served, seconds: float, rate: float = 50) -> tuple[threading.Thread, list[int]]:
@@ -133,53 +174,130 @@ def figures(found: dict[str, Any]) -> list[str]:
     return [f"{found['rate']:.0f}", *times, f"{found['cpu']:.2f}", f"{1000 / found['cpu']:.0f}", str(found["errors"])]
 
 
-def measure(folder: Path, seconds: float, soak: float) -> list[str]:
-    """Run everything and return the section's lines."""
-    texts = [{"query": text} for text in text_queries(10 * SLICE)]
-    slices = iter([texts[first : first + SLICE] for first in range(0, len(texts), SLICE)])
-    halves = [base64.b64encode(v.astype("<f2").tobytes()).decode() for v in vector_queries(2000, 128)]
-    vectors = [{"vectors": [{"base64": half}]} for half in halves]
-    head = ("requests/s", "p50 ms", "p95 ms", "p99 ms", "CPU ms", "requests/s per core", "errors")
-    lines = ["", row("queries", "clients", *head), row(*["---"] * 9)]
-    server = Served(folder)
-    try:
-        server.load(next(slices), 3, clients=4)
-        peaks = {}
-        for name in ("text", "vectors"):
-            for clients in CLIENTS:
-                bodies = next(slices) if name == "text" else vectors
-                found = server.load(bodies, seconds, clients=clients)
-                lines.append(row(name, clients, *figures(found)))
-                peaks[name] = max(peaks.get(name, 0.0), found["rate"])
-            bodies = next(slices) if name == "text" else vectors
-            half = server.load(bodies, seconds, rate=peaks[name] / 2)
-            lines.append(row(name, "half of the peak, open loop", *figures(half)))
-            lines.append(row(name, "p99 / p50 of that", f"{half['p99'] / half['p50']:.1f}", *[""] * 6))
-        spans = [{**body, "fields": ["text", "metadata", "spans"]} for body in next(slices)]
-        over = server.load(spans, seconds, clients=1)
-        thread, counted = written(server, seconds)
-        busy = server.load(next(slices), seconds, rate=peaks["text"] / 4)
-        thread.join()
-        lines.append(row("text, 50 documents/s written", "a quarter of the peak, open loop", *figures(busy)))
-        before = server.memory
-        if soak:
-            server.load(texts, soak, clients=8)
-        after = server.memory
-    finally:
-        server.stop()
-    alone = direct(folder, [body["query"] for body in next(slices)[:1050]])
-    lines += [
-        "",
-        row("figure", "value", "bar"),
-        row("---", "---", "---"),
-        row("CPU of a text search through HTTP, one client", f"{over['cpu']:.2f} ms", ""),
-        row("CPU of the same search in Python", f"{alone:.2f} ms", ""),
-        row("HTTP adds", f"{over['cpu'] - alone:.2f} ms", "≤ 0.5 ms"),
-        row("documents written beside searches", f"{counted[0]}", f"{50 * seconds:.0f}"),
-    ]
-    if soak:
-        lines.append(row(f"memory before and after {soak:.0f} s of load", f"{before:.0f} MB, {after:.0f} MB", "flat"))
-    return lines
+class Bench:
+    """The parts, each with a server of its own; what they measured is kept in a file."""
+
+    def __init__(self, folder: Path, kept: Path, seconds: float, soak: float) -> None:
+        self.folder, self.kept, self.seconds, self.soak = folder, kept, seconds, soak
+        self.found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+
+    def run(self, part: str) -> None:
+        """Measure one part."""
+        load = os.getloadavg()[0]
+        self.found[part] = {**getattr(self, part.replace("-", "_"))(), "load": load}
+        self.kept.write_text(json.dumps(self.found))
+        print(part, json.dumps(self.found[part]), flush=True)
+
+    def text(self) -> dict[str, Any]:
+        return self._clients("text")
+
+    def vectors(self) -> dict[str, Any]:
+        return self._clients("vectors")
+
+    def workers(self) -> dict[str, Any]:
+        found = {}
+        for kind in ("text", "vectors"):
+            with serving(self.folder, "--workers", "2") as server:
+                server.load(bodies(kind, 0), 5, clients=4)
+                found[kind] = server.load(bodies(kind, 1), self.seconds, clients=16)
+        return found
+
+    def _clients(self, kind: str) -> dict[str, Any]:
+        with serving(self.folder) as server:
+            server.load(bodies(kind, 0), 5, clients=4)
+            found = {str(n): server.load(bodies(kind, 1 + i), self.seconds, clients=n) for i, n in enumerate(CLIENTS)}
+            peak = max(row["rate"] for row in found.values())
+            found["half"] = server.load(bodies(kind, 5), self.seconds, rate=peak / 2)
+            return found
+
+    def http(self) -> dict[str, Any]:
+        """What HTTP adds to a search that is called from Python, texts and vectors."""
+        found = {}
+        for kind in ("text", "vectors"):
+            with serving(self.folder) as server:
+                server.load(bodies(kind, 0), 12, clients=4)  # as warm as what it is compared with
+                over = server.load(bodies(kind, 6), self.seconds, clients=1)
+            found[kind] = {"over": over["cpu"], "alone": direct(self.folder, kind)}
+        return found
+
+    def writes(self) -> dict[str, Any]:
+        """Searches at a quarter of the peak beside 50 documents a second."""
+        rate = max(row["rate"] for name, row in self.found["text"].items() if name in map(str, CLIENTS)) / 4
+        copy = self.folder.with_name(f"{NAME}-written") / f"{NAME}.weft"  # written to, so made anew
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        shutil.copytree(self.folder, copy)
+        with serving(copy) as server:
+            server.load(bodies("text", 0), 5, clients=4)
+            seconds = 3 * self.seconds
+            thread, counted = written(server, seconds)
+            busy = server.load(bodies("text", 7), seconds, rate=rate)
+            thread.join()
+        shutil.rmtree(copy.parent)
+        return {**busy, "written": counted[0], "wanted": 50 * seconds}
+
+    def memory(self) -> dict[str, Any]:
+        """Memory every half minute of a long load at a low rate, texts and vectors in turns."""
+        seen = []
+        with serving(self.folder) as server:
+            server.load(bodies("text", 0), 10, clients=2)
+            server.load(bodies("vectors", 0), 10, clients=2)
+            errors = requests = 0
+            for step in range(max(int(self.soak // 30), 1)):
+                seen.append(server.memory)
+                kind = "text" if step % 2 else "vectors"
+                row = server.load(bodies(kind, step % 8), min(self.soak, 30), rate=30)
+                errors, requests = errors + row["errors"], requests + row["requests"]
+            seen.append(server.memory)
+        return {"seen": seen, "errors": errors, "requests": requests}
+
+    def lines(self, documents: int) -> list[str]:
+        """Return the section."""
+        names = re.findall(r"model name\s*: (\S+ \S+)", Path("/proc/cpuinfo").read_text())
+        packages = ("weft-search", "uvicorn", "starlette", "msgspec")
+        loads = ", ".join(f"{part} {row['load']:.1f}" for part, row in self.found.items())
+        head = ("requests/s", "p50 ms", "p95 ms", "p99 ms", "CPU ms", "requests/s per core", "errors")
+        lines = [
+            f"{names[0]}, {os.cpu_count()} cores, {weft.simd_level()}; "
+            + ", ".join(f"{name} {version(name)}" for name in packages)
+            + f". Load average before each part: {loads}.",
+            f"Command: `make bench-serving`. {documents:,} documents, texts real, vectors synthetic; bundled model; "
+            f"k = 10 with texts, metadata and spans; {self.seconds:g} s each; the load runs in a second process on the "
+            "same cores. CPU is the server's for each request; requests a second per core are what that allows.",
+            "",
+            row("queries", "clients", *head),
+            row(*["---"] * 9),
+        ]
+        for kind in ("text", "vectors"):
+            for name, found in self.found.get(kind, {}).items():
+                if name != "load":
+                    lines.append(row(kind, "half of the peak, open loop" if name == "half" else name, *figures(found)))
+        for kind, found in self.found.get("workers", {}).items():
+            if kind != "load":
+                lines.append(row(f"{kind}, --workers 2", 16, *figures(found)))
+        if "writes" in self.found:
+            label = "text, 50 documents/s written"
+            lines.append(row(label, "a quarter of the peak, open loop", *figures(self.found["writes"])))
+        lines += ["", row("figure", "value", "bar"), row("---", "---", "---")]
+        for kind in ("text", "vectors"):
+            if kind in self.found:
+                half = self.found[kind]["half"]
+                lines.append(row(f"p99 / p50 at half load, {kind}", f"{half['p99'] / half['p50']:.1f}", "≤ 4"))
+            if "http" in self.found:
+                over, alone = self.found["http"][kind]["over"], self.found["http"][kind]["alone"]
+                said = f"{over:.2f} − {alone:.2f} = {over - alone:.2f} ms"
+                lines.append(row(f"CPU that HTTP adds to the Python call, {kind}", said, "≤ 0.5 ms"))
+        if "writes" in self.found:
+            done = self.found["writes"]
+            lines.append(row("documents written beside searches", done["written"], f"{done['wanted']:.0f}"))
+        if "memory" in self.found:
+            done = self.found["memory"]
+            seen = ", ".join(f"{megabytes:.0f}" for megabytes in done["seen"][:: max(len(done["seen"]) // 6, 1)])
+            label = f"MB in {self.soak:.0f} s, {done['requests']:,} requests, {done['errors']} errors"
+            lines.append(row(label, seen, "flat"))
+        return lines
+
+
+PARTS = ("text", "vectors", "workers", "http", "writes", "memory")
 
 
 def main() -> None:
@@ -188,28 +306,21 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--soak", type=float, default=600)
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {','.join(PARTS)}, or report")
     parser.add_argument("--data", type=Path, default=Path("build/serving"))
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    options.data.mkdir(parents=True, exist_ok=True)
-    kept = options.data / f"{options.documents}.weft"
-    build(kept, options.documents)
-    copy = options.data / f"{NAME}.weft"  # written to, so made anew
-    subprocess.run(["rm", "-rf", str(copy)], check=True)
-    subprocess.run(["cp", "-r", str(kept), str(copy)], check=True)
-    names = re.findall(r"model name\s*: (\S+ \S+)", Path("/proc/cpuinfo").read_text())
-    packages = ("weft-search", "uvicorn", "starlette", "msgspec")
-    lines = [
-        f"{names[0]}, {os.cpu_count()} cores, {weft.simd_level()}; load average {os.getloadavg()[0]:.1f}; "
-        + ", ".join(f"{name} {version(name)}" for name in packages)
-        + ".",
-        f"Command: `make bench-serving`. {options.documents:,} documents, texts real, vectors synthetic; the bundled "
-        f"model; k = 10 with texts, metadata and spans; {options.seconds:g} s each; the load runs in a second process "
-        "on the same cores. CPU is the server's for each request; requests a second per core are what that allows.",
-    ]
-    lines += measure(copy, options.seconds, options.soak)
-    print("\n".join(lines))
-    write_section("serving", "Serving", lines, options.output)
+    folder = options.data / str(options.documents) / f"{NAME}.weft"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    build(folder, options.documents)
+    bench = Bench(folder, folder.parent / "measured.json", options.seconds, options.soak)
+    wanted = [part for part in options.parts.split(",") if part != "report"]
+    for part in wanted:
+        bench.run(part)
+    if wanted in ([], list(PARTS)):
+        lines = bench.lines(options.documents)
+        print("\n".join(lines))
+        write_section("serving", "Serving", lines, options.output)
 
 
 if __name__ == "__main__":

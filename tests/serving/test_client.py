@@ -133,6 +133,6 @@ def test_both_clients_offer_what_a_text_index_offers():
         return {name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
 
     assert methods(RemoteIndex) == methods(AsyncRemoteIndex)
-    only_local = {"add_files", "add_sources", "answers", "snippet", "explain_answer", "check", "view", "lock"}
+    only_local = {"add_files", "add_sources", "answers", "snippet", "explain_answer", "check", "view", "lock", "shown"}
     only_local |= {"remember_model", "remember_alignment"}
     assert methods(TextIndex) - only_local <= methods(RemoteIndex) | {"rebuild"}

@@ -65,8 +65,10 @@ def test_coheres_spans(connected):
 
 
 def test_jinas_rerank(reader, expected):
-    body = {"model": "weft-small", "query": QUERY, "documents": [{"text": t} for t in TEXTS], "return_documents": True}
+    body = {"model": "weft-small", "query": {"text": QUERY}, "documents": [{"text": t} for t in TEXTS]}
     answer = reader.post("/v1/rerank", {**body, "top_n": 3, "truncation": True}).json()
+    short = reader.post("/v1/rerank", {**body, "return_documents": False}).json()
+    assert all(set(result) == {"index", "relevance_score"} for result in short["results"])
     assert [r["index"] for r in answer["results"]] == np.argsort(-expected).tolist()
     assert answer["results"][0]["document"] == {"text": TEXTS[1]}
     assert answer["model"] == "weft-small"
@@ -81,9 +83,13 @@ def test_jinas_multi_vector(reader, texts):
     for number, row in enumerate(answer["data"]):
         assert (row["object"], row["index"]) == ("embeddings", number)
         np.testing.assert_allclose(row["embeddings"], vectors[number], atol=1e-5)
-    row = reader.post("/v1/multi-vector", {**body, "embedding_type": "base64"}).json()["data"][1]
-    halves = np.frombuffer(base64.b64decode(row["embeddings"]), "<f2").reshape(-1, 128)
-    np.testing.assert_array_equal(halves, vectors[1].astype(np.float16))
+    assert set(answer["usage"]) >= {"total_tokens"}
+    for name in ("embedding_type", "encoding_format"):  # what it is called now, and what it was
+        row = reader.post("/v1/multi-vector", {**body, name: "base64"}).json()["data"][1]
+        halves = np.frombuffer(base64.b64decode(row["embeddings"]), "<f2").reshape(-1, 128)
+        np.testing.assert_array_equal(halves, vectors[1].astype(np.float16))
+    (single,) = reader.post("/v1/multi-vector", {**body, "input": TEXTS[0]}).json()["data"]
+    np.testing.assert_allclose(single["embeddings"], vectors[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(

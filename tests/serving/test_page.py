@@ -123,7 +123,7 @@ def test_another_alignment_shows_how_the_order_moves(page, reader, texts):
         "Top-k": {"alignment": "top-k:4"},
         "Top-p": {"alignment": "top-p:0.02"},
         "XTR": {"alignment": "xtr"},
-        "Hybrid": {"hybrid": "rrf"},
+        "Hybrid": {"hybrid": "blend"},
         "Best match": {},
     }.items():
         page.click(f"#alignments >> text={label}")

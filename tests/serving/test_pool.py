@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -33,8 +34,9 @@ def test_searches_that_wait_are_answered_together():
         return await asyncio.gather(*asked)
 
     assert asyncio.run(ask()) == [10 * n for n in range(15)]
-    assert calls == [list(range(TOGETHER)), list(range(TOGETHER, 12)), [12, 13, 14]]
-    assert pool.batches == 3
+    cuts = [*range(0, 12, TOGETHER), 12, 15]
+    assert calls == [list(range(first, stop)) for first, stop in pairwise(cuts)]
+    assert pool.batches == sum(len(call) > 1 for call in calls)
     pool.close()
 
 
@@ -65,6 +67,38 @@ def test_an_error_reaches_all_who_share_it_and_the_thread_goes_on():
         return await pool.run(lambda: "still here", Deadline(60))
 
     assert asyncio.run(ask()) == "still here"
+    pool.close()
+
+
+def test_results_are_handed_over_as_they_come():
+    """Of two that share a call the first has its answer while the second is worked on, and keeps it if that fails."""
+    pool, begun, held, more = Pool(1, 10), threading.Event(), threading.Event(), threading.Event()
+
+    def block():
+        begun.set()
+        held.wait()
+
+    def work(items):
+        yield items[0]
+        more.wait()
+        raise ValueError("the second")
+
+    async def ask():
+        blocking = asyncio.create_task(pool.run(block, Deadline(60)))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        first, second = (asyncio.create_task(pool.together("a", n, work, Deadline(60))) for n in (1, 2))
+        while pool.waiting < 2:
+            await asyncio.sleep(0)
+        held.set()
+        await blocking
+        assert await first == 1
+        assert not second.done()
+        more.set()
+        with pytest.raises(ValueError, match="second"):
+            await second
+
+    asyncio.run(ask())
     pool.close()
 
 

@@ -14,6 +14,7 @@ from weft.errors import missing_extra
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from weft.serving.keys import Keys
     from weft.text_index import TextIndex
 
 Indexes = Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Indexes, named by the stem of their folder.")]
@@ -41,6 +42,9 @@ def serve(
     ] = None,
     seconds: Annotated[float | None, typer.Option("--timeout", help="Seconds until a request is given up.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at a time.")] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="Processes that search; one of them writes.")
+    ] = 1,
     access_log: Annotated[
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON on stderr for each request.")
     ] = False,
@@ -52,19 +56,43 @@ def serve(
     """
     from weft.serving.naming import named, open_indexes
 
-    running = server_room()
-    start(
-        open_indexes(named(indexes), model),
-        host=host,
-        port=port,
-        keys=keys,
-        writable=not read_only,
-        page=page,
-        origins=origins or (),
-        limits=running.options(rate=rate, seconds=seconds),
-        threads=threads,
-        access_log=access_log,
-    )
+    running, paths = server_room(), named(indexes)
+    options: dict[str, Any] = {"writable": not read_only, "page": page, "origins": tuple(origins or ())}
+    limits = running.options(rate=None if rate is None else rate / workers, seconds=seconds)
+    if workers == 1:
+        opened = open_indexes(paths, model)
+        start(opened, host=host, port=port, keys=keys, limits=limits, threads=threads, access_log=access_log, **options)
+        return
+    from weft.encoders.backend import usable_cpus
+    from weft.serving.limits import Limits
+    from weft.serving.workers import Settings, supervise
+
+    known = known_keys(keys)
+    running.check_exposed(host, known)
+    Limits(**limits)
+    sizes = {}
+    for name, texts in open_indexes(paths, model).items():  # mistakes are told once, before there are workers
+        sizes[name] = len(texts)
+        texts.close()
+    options["threads"] = threads or max(1, -(-usable_cpus() // workers))
+    settings = Settings(paths, host, port, model, known, limits, access_log, options)
+    supervise(workers, settings, lambda address: tell(sizes, f"{address} with {workers} workers"))
+
+
+def known_keys(file: Path | None) -> Keys | None:
+    """Return the keys of a file, or of the environment."""
+    from weft.serving.keys import Keys
+
+    if file is not None:
+        return Keys.read(file)
+    lines = os.environ.get(ENVIRONMENT)
+    return Keys.parse(lines.replace(";", "\n").splitlines(), ENVIRONMENT) if lines else None
+
+
+def tell(sizes: Mapping[str, int], address: str) -> None:
+    """Say what is served, and where."""
+    names = ", ".join(f"{name} ({size:,} passages)" for name, size in sizes.items())
+    typer.echo(f"weft: serving {names} at {address}", err=True)
 
 
 def server_room() -> Any:
@@ -91,13 +119,10 @@ def start(
     running = server_room()
     try:
         from weft.serving.api import Server
-        from weft.serving.keys import Keys
         from weft.serving.limits import Limits
         from weft.serving.naming import listening
 
-        known = Keys.read(keys) if keys is not None else None
-        if known is None and os.environ.get(ENVIRONMENT):
-            known = Keys.parse(os.environ[ENVIRONMENT].replace(";", "\n").splitlines(), ENVIRONMENT)
+        known = known_keys(keys)
         running.check_exposed(host, known)
         bounds = Limits(**limits)
         listener = listening(host, port)
@@ -110,8 +135,7 @@ def start(
     server = Server(indexes, keys=known, limits=bounds, **options)
 
     def told(address: str) -> None:
-        names = ", ".join(f"{name} ({len(texts):,} passages)" for name, texts in indexes.items())
-        typer.echo(f"weft: serving {names} at {address}", err=True)
+        tell({name: len(texts) for name, texts in indexes.items()}, address)
         if also is not None:
             also(address)
 

@@ -15,6 +15,7 @@ from weft.alignment import XTR, Alignment, InBatchTokenRetrieval
 from weft.checks import MOST_COUNT, check_count
 from weft.errors import invalid
 from weft.search.merged import Query, rank
+from weft.stopping import check_stop
 from weft.storage.building import build
 from weft.storage.check import Report, check
 from weft.storage.filters import ID, Filter, In
@@ -178,6 +179,7 @@ class Index(Store):
             chosen = self._chosen(alignment)
             allowed = self._allowed(view, filter)
             ranked = None if among is None else self._masks(view, *In(ID, tuple(among)).to_sql())
+            check_stop()  # a filter may have taken long
             plan = Plan(k, chosen, effort, threads, sum(a.number for a in allowed))
             texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
             own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)

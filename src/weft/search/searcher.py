@@ -12,6 +12,7 @@ from weft.search.hybrid import BLEND, FUSIONS, Parts, blend, fuse
 from weft.search.index import Index
 from weft.search.lexical import most_score, search_exact, search_lexical
 from weft.search.options import SEARCH_OPTIONS, EffortOptions, VectorOptions, refuse_unknown
+from weft.stopping import check_stop
 from weft.storage.filters import Filter
 from weft.storage.filters import parse as parse_filter
 from weft.types import Ranking, TokenVectors
@@ -125,6 +126,7 @@ class Searcher:
             answers = []
             for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):
                 mine = tokens[i : i + 1]
+                check_stop()
                 if hybrid is None:
                     answers.append(Answer(text, mine, ranking, alignment, (ranking,), depth))
                     continue

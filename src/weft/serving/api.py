@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -56,6 +57,8 @@ class Server:
         Whether the search page is served at ``/``.
     threads : int, optional
         Searches that run at a time; by default one for each processor.
+    writer : path, optional
+        The socket of the process that writes, if it is another one.
     """
 
     def __init__(
@@ -69,12 +72,13 @@ class Server:
         writable: bool = True,
         page: bool = True,
         threads: int | None = None,
+        writer: Path | None = None,
     ) -> None:
         for name in indexes:
             if not NAME.fullmatch(name):
                 raise invalid("indexes", "Server", "named with letters, digits, '.', '_' and '-'", name)
         self.limits = limits or Limits()
-        self.keys, self.origins = keys, frozenset(origins)
+        self.keys, self.origins, self.writer = keys, frozenset(origins), writer
         self.hosts = LOOPBACK | set(hosts)
         self.pool = Pool(threads or usable_cpus(), self.limits.waiting)
         self.indexes = {
@@ -143,7 +147,7 @@ class Server:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
-        scope["weft.headers"], scope["app"] = headers, self
+        scope["weft.headers"], scope["weft.request_id"], scope["app"] = headers, request_id, self
         status = 0
 
         async def answer(message: Message) -> None:
@@ -175,7 +179,8 @@ class Server:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - begun
-            self.metrics.count(route, scope["method"] if route != "other" else "any", status, seconds)
+            if not handed_on(scope):
+                self.metrics.count(route, scope["method"] if route != "other" else "any", status, seconds)
             if _access.isEnabledFor(logging.INFO):
                 _access.info(
                     "request",
@@ -216,11 +221,11 @@ class Server:
             if named.partition("://")[2] != host and named not in self.origins:
                 raise RefusedError(403, "pages of other sites may not use this server")
 
-    def authorise(self, headers: Mapping[bytes, bytes], needs: str | None) -> Key | None:
+    def authorise(self, scope: Scope, needs: str | None) -> Key | None:
         """Return the key of a request; refuse it without one that allows enough, or one used too often."""
         if needs is None:
             return None
-        key: Key | None = None
+        headers, key = scope["weft.headers"], None
         if self.keys is not None:
             kind, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
             key = self.keys.find(secret.strip()) if kind.lower() == "bearer" and secret else None
@@ -228,7 +233,7 @@ class Server:
                 raise RefusedError(401, "send a key: authorization: Bearer KEY")
             if not key.allows(needs):
                 raise RefusedError(403, f"this needs a key with the scope {needs!r}")
-        wait = self.rate.wait("" if key is None else key.name)
+        wait = 0.0 if handed_on(scope) else self.rate.wait("" if key is None else key.name)
         if wait:
             raise RefusedError(429, "too many requests for this key", retry=wait)
         return key
@@ -243,6 +248,12 @@ class Server:
             with suppress(Exception):
                 await loading
             await asyncio.to_thread(self.close)
+
+
+def handed_on(scope: Scope) -> bool:
+    """Tell whether a request comes from another process of ours, which has counted it."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
 
 
 def _report(loading: asyncio.Task[None]) -> None:

@@ -44,7 +44,7 @@ class RelevantSpans(Struct):
 class RerankRequest(Request, kw_only=True):
     """What Cohere's and Jina's clients send."""
 
-    query: str
+    query: str | TextDocument
     documents: list[str | TextDocument]
     model: str | None = None
     top_n: int | None = None
@@ -60,10 +60,12 @@ class RerankRequest(Request, kw_only=True):
 class MultiVectorRequest(Request, kw_only=True):
     """What Jina's clients send for token vectors."""
 
-    input: list[str | TextDocument]
+    input: str | TextDocument | list[str | TextDocument]
     model: str | None = None
     input_type: Literal["query", "document"] = "document"
-    embedding_type: Literal["float", "base64"] = "float"
+    embedding_type: Literal["float", "base64"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    """The older name of `embedding_type`."""
     dimensions: int | None = None
 
 
@@ -83,19 +85,26 @@ def served_model(call: Call, name: str | None) -> Served:
     raise invalid("model", "the request", f"a model that is served here: {known}", name)
 
 
+async def rerank_v1(call: Call) -> Any:
+    """Order texts as `rerank` does; they come back unless a client says otherwise, which is Jina's default."""
+    if call.body.return_documents is None:
+        call.body.return_documents = True
+    return await rerank(call)
+
+
 async def rerank(call: Call) -> Any:
     """Order texts by their relevance to a query: the mean over its tokens of the best similarity, 0 at the least."""
     request: RerankRequest = call.body
     limits = call.server.limits
     served = served_model(call, request.model)
-    limits.text(request.query, "query", "query_characters")
+    query = limits.text(_text(request.query), "query", "query_characters")
     limits.count(request.documents, "documents", "documents")
     texts = [limits.text(_text(given), "documents", "text_characters") for given in request.documents]
     if request.top_n is not None and request.top_n < 1:
         raise invalid("top_n", "the request", "an integer >= 1", request.top_n)
 
     def work() -> tuple[list[dict[str, Any]], int]:
-        return _reranked(served, request, texts, call.deadline)
+        return _reranked(served, request, query, texts, call.deadline)
 
     results, tokens = await call.server.pool.run(work, call.deadline)
     return {
@@ -109,10 +118,10 @@ async def rerank(call: Call) -> Any:
 
 
 def _reranked(
-    served: Served, request: RerankRequest, texts: list[str], deadline: Deadline
+    served: Served, request: RerankRequest, asked: str, texts: list[str], deadline: Deadline
 ) -> tuple[list[dict[str, Any]], int]:
     encoder = served.texts.encoder
-    query = served.cache.encode_query([request.query])
+    query = served.cache.encode_query([asked])
     parts = []
     for text in texts:
         deadline.check()
@@ -152,8 +161,9 @@ async def multi_vector(call: Call) -> Any:
     limits = call.server.limits
     served = served_model(call, request.model)
     encoder = served.texts.encoder
-    limits.count(request.input, "input", "documents")
-    texts = [limits.text(_text(given), "input", "text_characters") for given in request.input]
+    inputs = request.input if isinstance(request.input, list) else [request.input]
+    limits.count(inputs, "input", "documents")
+    texts = [limits.text(_text(given), "input", "text_characters") for given in inputs]
     if request.dimensions is not None and request.dimensions != encoder.dim:
         raise invalid("dimensions", "the request", f"{encoder.dim}, what the model gives", request.dimensions)
     encode = encoder.encode_query if request.input_type == "query" else encoder.encode_document
@@ -164,7 +174,7 @@ async def multi_vector(call: Call) -> Any:
             call.deadline.check()
             found = encode([text], threads=1, progress=False, truncation="ignore")
             tokens += found.n_tokens
-            base64 = request.embedding_type == "base64"
+            base64 = "base64" in (request.embedding_type, request.encoding_format)
             embeddings: Any = to_base64(found.values) if base64 else found.values.round(6).tolist()
             data.append({"object": "embeddings", "index": number, "embeddings": embeddings})
         return data, tokens

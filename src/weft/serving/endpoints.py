@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from weft.serving.forwarding import forward
 from weft.serving.keys import Key
 from weft.serving.pool import Deadline
 from weft.serving.problems import RefusedError
@@ -63,6 +64,8 @@ class Endpoint:
         Whether lines of JSON are taken too; the handler gets ``(bytes, is_lines)``.
     seconds : float, optional
         A deadline other than the server's.
+    writer : bool
+        Whether only the process that writes can answer.
     """
 
     def __init__(
@@ -74,16 +77,22 @@ class Endpoint:
         *,
         lines: bool = False,
         seconds: float | None = None,
+        writer: bool = False,
     ) -> None:
         self._server, self._handler, self._needs, self._lines = server, handler, needs, lines
         self._seconds = seconds or server.limits.seconds
-        self._reads = body is not None
+        self._reads, self._writer = body is not None, writer
         self._decoder = msgspec.json.Decoder(body) if self._reads and not lines else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server, headers = self._server, scope["weft.headers"]
-        key = server.authorise(headers, self._needs)
+        key = server.authorise(scope, self._needs)
         scope["weft.key"] = None if key is None else key.name
+        if self._writer and server.writer is not None:
+            data = await server.bodies.read(headers, receive)
+            found = await forward(server.writer, scope, headers, data, self._seconds)
+            await send_bytes(send, found.status, found.data, found.kind, found.headers)
+            return
         deadline = Deadline(self._seconds)
         body: Any = None
         if self._reads:

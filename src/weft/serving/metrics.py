@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 if TYPE_CHECKING:
     from weft.serving.pool import Pool
     from weft.serving.served import Served
 
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus_client keeps what several processes count; set by `weft.serving.workers`."""
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -36,7 +40,12 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
-        return generate_latest(self.registry)
+        if MULTIPROCESS not in os.environ:
+            return generate_latest(self.registry)
+        every = CollectorRegistry()
+        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
+        every.register(self)
+        return generate_latest(every)
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is asked for only now."""

@@ -59,14 +59,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, or say in one line why it cannot."""
+def listening(host: str, port: int, *, shared: bool = False, listen: bool = True) -> socket.socket:
+    """Return a socket that listens, or say in one line why it cannot; `shared` with other processes of ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind((host, port))
-        made.listen(CONNECTIONS)
+        if listen:
+            made.listen(CONNECTIONS)
     except OSError as error:
         made.close()
         raise WeftError(f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port") from None

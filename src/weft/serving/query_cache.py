@@ -14,7 +14,7 @@ ENTRIES = 2048
 
 
 class QueryCache:
-    """Encode queries with one thread each, and each of the last ones only once.
+    """Encode queries on one thread, those that come together in one run, and each of the last ones only once.
 
     Parameters
     ----------
@@ -33,22 +33,25 @@ class QueryCache:
 
     def encode_query(self, texts: Sequence[str], *, salience: bool | None = None) -> TokenVectors:
         """Return the token vectors of each query, as `Encoder.encode_query` does; longer ones are cut."""
-        parts = [self._one(text, salience) for text in texts]
+        keys = [(text, salience) for text in texts]  # with saliences, or without, are two things to score with
+        found = {}
+        with self._guard:
+            for key in dict.fromkeys(keys):
+                known = self._known.get(key)
+                if known is not None:
+                    self._known.move_to_end(key)
+                    found[key] = known
+            missing = [key for key in dict.fromkeys(keys) if key not in found]
+            self.hits, self.misses = self.hits + len(found), self.misses + len(missing)
+        if missing:
+            # Threads of the server run beside each other: one processor for each call is what there is.
+            made = self.encoder.encode_query(
+                [text for text, _ in missing], threads=1, progress=False, truncation="ignore", salience=salience
+            )
+            found.update((key, made[at : at + 1]) for at, key in enumerate(missing))
+            with self._guard:
+                self._known.update((key, found[key]) for key in missing)
+                while len(self._known) > self._entries:
+                    self._known.popitem(last=False)
+        parts = [found[key] for key in keys]
         return parts[0] if len(parts) == 1 else TokenVectors.concatenate(parts)
-
-    def _one(self, text: str, salience: bool | None) -> TokenVectors:
-        key = (text, salience)  # with saliences that do not weigh, or without, are two things to score with
-        with self._guard:
-            found = self._known.get(key)
-            if found is not None:
-                self._known.move_to_end(key)
-                self.hits += 1
-                return found
-            self.misses += 1
-        # Threads of the server run beside each other: one processor for each query is what there is.
-        made = self.encoder.encode_query([text], threads=1, progress=False, truncation="ignore", salience=salience)
-        with self._guard:
-            self._known[key] = made
-            while len(self._known) > self._entries:
-                self._known.popitem(last=False)
-        return made

@@ -138,11 +138,11 @@ async def metrics(call: Call) -> Any:
 def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]:
     """Yield method, path, handler and the options of `Endpoint` for each route."""
     read: dict[str, Any] = {"needs": "read"}
-    writes: dict[str, Any] = {"needs": "write", "seconds": limits.write_seconds}
+    writes: dict[str, Any] = {"needs": "write", "seconds": limits.write_seconds, "writer": True}
     yield "GET", "/healthz", healthz, {"needs": None}
     yield "GET", "/readyz", readyz, {"needs": None}
     yield "GET", "/openapi.json", openapi, {"needs": None}
-    yield "GET", "/metrics", metrics, read
+    yield "GET", "/metrics", metrics, {**read, "writer": True}
     yield "GET", "/v1/indexes", indexes, read
     yield "GET", INDEX, info, read
     yield "POST", f"{INDEX}/search", search, {**read, "body": schemas.SearchRequest}
@@ -154,7 +154,7 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     yield "POST", f"{INDEX}/documents/delete", delete, {**writes, "body": schemas.DeleteRequest}
     yield "GET", INDEX + "/documents/{id:path}", get, read
     yield "DELETE", INDEX + "/documents/{id:path}", delete_one, writes
-    yield "POST", f"{INDEX}/compact", compact, {"needs": "admin", "seconds": limits.write_seconds}
-    for path in ("/v1/rerank", "/v2/rerank"):
-        yield "POST", path, compatible.rerank, {**read, "body": compatible.RerankRequest}
+    yield "POST", f"{INDEX}/compact", compact, {**writes, "needs": "admin"}
+    yield "POST", "/v1/rerank", compatible.rerank_v1, {**read, "body": compatible.RerankRequest}
+    yield "POST", "/v2/rerank", compatible.rerank, {**read, "body": compatible.RerankRequest}
     yield "POST", "/v1/multi-vector", compatible.multi_vector, {**read, "body": compatible.MultiVectorRequest}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.errors import InvalidParameterError, missing_extra
@@ -27,7 +27,13 @@ def check_exposed(host: str, keys: object) -> None:
         raise InvalidParameterError(f"{host} can be reached by others: give --keys FILE, or serve on 127.0.0.1")
 
 
-def run(server: Server, listener: socket.socket, *, ready: Callable[[str], None] | None = None) -> None:
+def run(
+    server: Server,
+    listener: socket.socket,
+    *,
+    also: Sequence[socket.socket] = (),
+    ready: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGTERM or Ctrl-C; then answer what was begun, write what waits, and close the indexes."""
     config = uvicorn.Config(
         server,
@@ -54,7 +60,7 @@ def run(server: Server, listener: socket.socket, *, ready: Callable[[str], None]
             await super().shutdown(sockets)
             self._captured_signals.clear()  # it was asked to stop and did: that is no failure
 
-    Calm(config).run(sockets=[listener])
+    Calm(config).run(sockets=[listener, *also])
 
 
 def log_as_json(level: int = logging.INFO) -> None:

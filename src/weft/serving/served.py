@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from weft.storage.filters import parse as parse_filter
 from weft.text_index import TextIndex
 from weft.types import Document, Ranking, TokenVectors
 
+_Behind = tuple[Ranking, int] | None
+"""The ranking by token vectors that a result is from, and its position there."""
 MATCHING = 10_000
 """Ids that are listed for a filter; the total is told."""
 
@@ -109,7 +111,7 @@ class Served:
             limits.text(request.query, "query", "query_characters")
             key = (self.name, search)
             alignment, one = await self.pool.together(
-                key, request.query, lambda queries: self._by_text(queries, search, deadline), deadline
+                key, request.query, lambda queries: self._in_turn(queries, search, deadline), deadline
             )
             found = [one]
         else:
@@ -133,6 +135,16 @@ class Served:
             answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
             return [(str(answer.alignment), self._found(answer, search, deadline)) for answer in answers]
 
+    def _in_turn(
+        self, queries: Sequence[str], search: _Search, deadline: Deadline
+    ) -> Iterator[tuple[str, schemas.Found]]:
+        """Encode queries in one run of the model, then answer each."""
+        with self.texts.view():
+            if len(queries) > 1:
+                self.cache.encode_query(queries, salience=True if self.cache.has_salience else None)
+            for query in queries:
+                yield from self._by_text([query], search, deadline)
+
     def _many(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
         found = []
         with self.texts.view():  # one state for all; between two queries there is time to give up
@@ -149,37 +161,41 @@ class Served:
                 deadline.check()
                 query = TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64))
                 (ranking,) = index.search(query, search.k, hits=search.hits, **options)
-                hits = [self._hit(ranking, at, (ranking, at), search) for at in range(len(ranking))]
-                found.append(schemas.Found(hits, ranking.certified))
+                behind = [(ranking, at) for at in range(len(ranking))]
+                found.append(schemas.Found(self._hits(ranking, behind, search), ranking.certified))
             return str(options.get("alignment") or index.alignment), found
 
     def _found(self, answer: Answer, search: _Search, deadline: Deadline) -> schemas.Found:
-        ranking, hits = answer.ranking, []
-        for at, name in enumerate(ranking.ids):
-            behind = (ranking, at) if answer.lexical is None else answer.behind(name)
-            hit = self._hit(ranking, at, behind, search)
-            if "explanation" in search.fields or "snippet" in search.fields:
+        ranking = answer.ranking
+        if answer.lexical is None:
+            behind: list[_Behind] = [(ranking, at) for at in range(len(ranking))]
+        else:
+            behind = [answer.behind(name) for name in ranking.ids]
+        hits = self._hits(ranking, behind, search)
+        if "explanation" in search.fields or "snippet" in search.fields:
+            for at, hit in enumerate(hits):
                 deadline.check()
                 self._explained(hit, answer, at, search)
-            hits.append(hit)
         found = schemas.Found(hits, ranking.certified)
         if search.hits:
             found.tokens = self._query_tokens(answer)
         return found
 
-    def _hit(self, ranking: Ranking, at: int, behind: tuple[Ranking, int] | None, search: _Search) -> schemas.Hit:
-        name = ranking.ids[at]
-        hit = schemas.Hit(name, float(ranking.scores[at]))
-        document = self.texts.get(name)
-        assert document is not None
-        if "text" in search.fields:
-            hit.text = document.text
-        if "metadata" in search.fields:
-            hit.metadata = own_metadata(document)
-        if "spans" in search.fields:
-            stored = None if behind is None else self.texts.index.reading(name)
-            hit.spans = [] if stored is None or behind is None else matched_spans(document.text, stored.spans, *behind)
-        return hit
+    def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: _Search) -> list[schemas.Hit]:
+        """Return the results with what was asked for; what they are read for comes all at once."""
+        hits = [schemas.Hit(*result) for result in ranking]
+        wants = {name: name in search.fields for name in ("text", "metadata", "spans")}
+        if not any(wants.values()):
+            return hits
+        read = self.texts.shown(ranking.ids, spans=wants["spans"])
+        for hit, (document, places), scored in zip(hits, read, behind, strict=True):
+            if wants["text"]:
+                hit.text = document.text
+            if wants["metadata"]:
+                hit.metadata = own_metadata(document)
+            if wants["spans"]:
+                hit.spans = [] if scored is None else matched_spans(document.text, places, *scored)
+        return hits
 
     def _explained(self, hit: schemas.Hit, answer: Answer, at: int, search: _Search) -> None:
         options = {name: value for name, value in search.options if name in ("filter", "exact", "beta_q")}

@@ -37,26 +37,31 @@ def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, 
     >>> matched_spans("red planets", np.array([[0, 3], [4, 10], [10, 11]]), ranking, 0)
     [Span(start=0, stop=3, contribution=0.25, query=[1]), Span(start=4, stop=11, contribution=1.4, query=[0, 1])]
     """
-    if spans is None or ranking.hits is None:
+    if spans is None or ranking.hits is None or not len(spans):
         return []
-    hits = ranking.hits[position]
-    pairs = hits.document_token
-    adds = ranking.contributions(position)
-    if (pairs < 0).any() or (adds <= 0).any():  # imputed, or a loss
-        kept = (pairs >= 0) & (adds > 0)
-        query, places, adds = hits.query_token[kept], spans[pairs[kept]], adds[kept]
-    else:
-        query, places = hits.query_token, spans[pairs]
-    by_word: dict[tuple[int, int], dict[int, float]] = {}
-    for i, (start, stop), added in zip(query.tolist(), places.tolist(), adds.tolist(), strict=True):
-        if not 0 <= start < stop <= len(text):
+    hits, adds = ranking.hits[position], ranking.contributions(position)
+    by_word: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    end, tokens = len(text), hits.document_token
+    pairs = zip(hits.query_token.tolist(), tokens.tolist(), spans[tokens].tolist(), adds.tolist(), strict=True)
+    for i, j, (start, stop), added in pairs:
+        if j < 0 or added <= 0 or not 0 <= start < stop <= end:  # imputed, a loss, or not of the text
             continue
-        word = by_word.setdefault(_word(text, start, stop), {})
-        word[i] = word.get(i, 0.0) + added
+        cut = (start and text[start - 1] in _INNER) or (stop < end and text[stop] in _INNER)
+        by_word.setdefault(_word(text, start, stop) if cut else (start, stop), []).append((added, i))
     return [
-        Span(start, stop, round(sum(tokens.values()), 6), sorted(tokens, key=tokens.__getitem__, reverse=True))
-        for (start, stop), tokens in sorted(by_word.items())
+        Span(start, stop, round(parts[0][0], 6), [parts[0][1]])
+        if len(parts) == 1
+        else Span(start, stop, round(sum(added for added, _ in parts), 6), _most_first(parts))
+        for (start, stop), parts in sorted(by_word.items())
     ]
+
+
+def _most_first(parts: list[tuple[float, int]]) -> list[int]:
+    """The query tokens that met a word, each once, those first that it answers most."""
+    by_token: dict[int, float] = {}
+    for added, i in parts:
+        by_token[i] = by_token.get(i, 0.0) + added
+    return sorted(by_token, key=by_token.__getitem__, reverse=True)
 
 
 def _word(text: str, start: int, stop: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ except ImportError:  # an extra that most do without
 @contextmanager
 def span(name: str, **attributes: Any) -> Iterator[None]:
     """Record a span with attributes; underscores in their names stand for dots (``gen_ai__request__top_k``)."""
-    if trace is None:
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):  # nobody has set it up
         yield
         return
     tracer = trace.get_tracer("weft.serving")

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.errors import CorruptIndexError
+from weft.stopping import check_stop
 from weft.storage.folder import check_file
 
 MAGIC = b"WEFTSEG\x01"
@@ -254,6 +255,7 @@ class Arrays:
 
     def verify_rows(self, name: str, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         """Check the blocks under many row ranges at once, empty ranges ignored."""
+        check_stop()  # all long work reads rows, part after part
         _, shape, begin, nbytes = self._places[name]
         row = nbytes // shape[0] if shape and shape[0] else 0
         some = stops > starts

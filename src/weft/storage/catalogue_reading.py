@@ -153,11 +153,11 @@ class CatalogueReading:
                     found[int(number)] = str(row[0])
         return found
 
-    def _where(self, columns: str, numbers: Sequence[int]) -> Iterator[Any]:
-        for start in range(0, len(numbers), _MARKS):
-            part = numbers[start : start + _MARKS]
+    def _where(self, columns: str, wanted: Sequence[int] | Sequence[str], column: str = "doc") -> Iterator[Any]:
+        for start in range(0, len(wanted), _MARKS):
+            part = wanted[start : start + _MARKS]
             marks = ",".join("?" * len(part))
-            yield from self._all(f"SELECT {columns} FROM documents WHERE doc IN ({marks})", tuple(part))
+            yield from self._all(f"SELECT {columns} FROM documents WHERE {column} IN ({marks})", tuple(part))
 
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return a document, or None."""
@@ -165,6 +165,11 @@ class CatalogueReading:
         if rows and rows[0][0] != id:  # SQLite's list of ids led elsewhere
             raise self._torn(id)
         return self._document(*rows[0]) if rows else None
+
+    def several(self, ids: Sequence[str]) -> dict[str, tuple[int, Document]]:
+        """Return numbers and documents by their ids, those that are there, with one query for hundreds of them."""
+        rows = self._where(f"doc, {self._columns}", ids, column="id")
+        return {row[0]: (number, self._document(*row)) for number, *row in rows}
 
     def family(self, id: str) -> list[Document]:  # noqa: A002
         """Return the document with this id, and those whose ids are made from it: ``id#…``, ``id##…``."""

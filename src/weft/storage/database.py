@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
+from weft.stopping import check_stop, is_stopped
 from weft.storage.folder import CATALOGUE
 
 FILE = CATALOGUE
@@ -19,6 +20,8 @@ LONG_LOG = 16 << 20
 """SQLite begins its log anew when nobody reads. Where somebody always does, it is folded back at this many bytes."""
 _FOLDING_PATIENCE = 1
 """Seconds that a writer waits for readers who are still in the log."""
+STEPS = 20_000
+"""Instructions of SQLite's machine between two looks at whether anybody still waits: about a millisecond."""
 
 # The disk is full, fails or may not be written; or another process holds the database beyond all patience.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
@@ -46,6 +49,7 @@ def connect(folder: Path) -> sqlite3.Connection:
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA synchronous = FULL")
+        db.set_progress_handler(is_stopped, STEPS)  # a query that nobody waits for any more is interrupted
     except BaseException:
         db.close()
         raise
@@ -153,6 +157,8 @@ def faults_named(folder: Path) -> Iterator[None]:
     except OverflowError:
         raise invalid("number", "a filter", "an integer of 64 bits", "a larger one") from None
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and primary_code(error) == sqlite3.SQLITE_INTERRUPT:
+            check_stop()
         if isinstance(error, sqlite3.OperationalError) and any(word in str(error) for word in _TOO_MUCH):
             raise invalid("filter", "search", f"simpler: SQLite refuses it ({error})", "a large one") from None
         if isinstance(error, OSError) or primary_code(error) in _STORAGE:

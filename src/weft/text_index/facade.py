@@ -22,6 +22,7 @@ from weft.search.encoder_of import check_encoder, load_encoder
 from weft.search.options import SearchOptions, VectorOptions
 from weft.storage.families import family
 from weft.storage.filters import Filter
+from weft.storage.shown import Shown, shown
 from weft.text_index.asynchronous import Asynchronous
 from weft.text_index.opening import is_taken, open_index
 from weft.text_index.writing import OF_MODEL, Writing
@@ -243,10 +244,13 @@ class TextIndex(Writing, Asynchronous):
             return [list(self._matches(answer)) for answer in found]
 
     def _matches(self, answer: Answer) -> Iterator[Match]:
-        for result in answer.ranking:
-            document = self.index.get(result.id)
-            assert document is not None
+        read = self.shown(answer.ranking.ids, spans=False)
+        for result, (document, _) in zip(answer.ranking, read, strict=True):
             yield Match(result.id, result.score, document.text, own_metadata(document))
+
+    def shown(self, ids: Sequence[str], *, spans: bool = True) -> list[Shown]:
+        """Return the documents of results, and where their tokens stand: see `weft.storage.shown.shown`."""
+        return shown(self.index, ids, spans=spans)
 
     def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""

@@ -13,7 +13,7 @@ const ALIGNMENTS = [
   ["top-k:4", "Top-k", "The four best document words for each query word"],
   ["top-p:0.02", "Top-p", "The best 2 % of the document's words for each query word"],
   ["xtr", "XTR", "Only words that were retrieved, the others imputed"],
-  ["hybrid", "Hybrid", "Fused with BM25 over the texts"],
+  ["hybrid", "Hybrid", "Meaning and spelling together: blended with BM25 over the texts"],
 ];
 
 const state = { index: "", query: "", alignment: "", chosen: new Map() };
@@ -67,7 +67,7 @@ async function search() {
   const filter = filterOf(state.chosen);
   const body = { query: state.query, k: 10 };
   if (filter) body.filter = filter;
-  if (state.alignment === "hybrid") body.hybrid = "rrf";
+  if (state.alignment === "hybrid") body.hybrid = "blend";
   else if (state.alignment) body.alignment = state.alignment;
   const asked = `${state.index}\n${state.query}\n${filter}`;
   try {

@@ -20,7 +20,7 @@ export class WeftResult extends HTMLElement {
         h("span", { class: "rank" }, `${rank}`),
         h("h2", {}, open),
         moved(hit.id, rank, context.before),
-        h("span", { class: "score", title: "score" }, hit.score.toFixed(hit.score < 1 ? 4 : 2)), why),
+        h("span", { class: "score", title: "score" }, hit.score.toFixed(hit.score < 0.1 ? 4 : 2)), why),
       text,
       h("p", { class: "meta" }, h("code", {}, hit.id), ...chips(hit.metadata)),
     );
