@@ -116,7 +116,7 @@ $(ASAN)/.ready: $(NATIVE)
 test-asan: $(ASAN)/.ready  ## building and searching with AddressSanitizer and UBSan, under 2 minutes
 	LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 HYPOTHESIS_PROFILE=few \
 		$(ASAN)/bin/python -m pytest -n 2 -q -m "not torch and not slow" tests/native/test_engine.py tests/native/test_engine_arguments.py tests/native/test_mapped_file.py tests/native/test_constants.py \
-		tests/native/test_kernels.py tests/storage/test_segment.py tests/search/test_coded.py \
+		tests/native/test_kernels.py tests/storage/test_segment.py tests/search/test_coded.py tests/search/test_tokens.py \
 		tests/generative/test_corpus_index.py tests/generative/test_corpus_index_file.py tests/generative/test_seal.py \
 		tests/storage/test_crafted.py tests/generative/test_corpus_index_crafted.py
 

@@ -334,3 +334,9 @@ def test_mistakes_do_not_end_the_prompt(terminal):
     child.expect_exact("? ")
     child.sendline(":quit")
     assert ended(child)[0] == 0
+
+
+def test_json_says_how_tokens_were_retrieved(asked):
+    assert "retrieval" not in asked()
+    assert asked("--alignment", "xtr:3")["retrieval"] == {"k_prime": 3, "how": "scanned"}
+    assert asked("--alignment", "xtr:3", "--exact")["retrieval"] == {"k_prime": 3, "how": "exact"}

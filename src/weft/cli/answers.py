@@ -186,6 +186,12 @@ def print_results(results: Sequence[tuple[Result, Document, Sequence[Fragment]]]
     print_groups(grouped(shown, len(results), by_document=False), out)
 
 
+def _retrieval(answer: Answer) -> dict[str, Any]:
+    """How tokens were retrieved, under XTR."""
+    found = answer.semantic[0].retrieval
+    return {} if found is None else {"retrieval": {"k_prime": found.k_prime, "how": found.how}}
+
+
 def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str) -> str:
     """Return one line of JSON for a query and its results."""
     found = enumerate(_shown(texts, answer, settings), 1)
@@ -200,6 +206,7 @@ def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str)
         "alignment": str(answer.alignment),
         "fusion": settings.hybrid,
         "certified": answer.ranking.certified,
+        **_retrieval(answer),
         "missing": answer.ranking.missing,
         "results": results,
     }
