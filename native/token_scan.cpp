@@ -16,7 +16,8 @@ namespace {
 // Similarities with the unrounded query, from codes.
 class Products {
 public:
-    Products(const ByteKernels& kernels, const CodedSegment& data, const float* query) : kernels_(kernels), data_(data), query_(query), rows_(kernels, data) {}
+    Products(const ByteKernels& kernels, const CodedSegment& data, const float* query)
+        : kernels_(kernels), data_(data), query_(query), rows_(kernels, data) {}
 
     float of(int64_t query_token, int64_t row) {
         float product;
@@ -47,21 +48,22 @@ public:
         for (int64_t d = 0; d < data.documents; ++d) tokens_ += length(d);
     }
 
-    // The tokens of each lane whose products reach its floor; fewer than k′ only if there are no more, or the floor was given.
-    void run(const QueryPage& page, int64_t k_prime, const double* given) {
+    // The tokens of each lane that come within `slack` of the k′-th product, and more; none below what is `given`.
+    void run(const QueryPage& page, int64_t k_prime, const double* given, const double* slack) {
         int16_t sampled[kPage];
         sample(page, k_prime, sampled);
-        for (int i = 0; i < kPage; ++i) near_[i].clear();
-        pass(page, sampled, given);
-        bool few = false;
+        double floors[kPage];
+        for (int i = 0; i < page.lanes; ++i) floors[i] = std::max(sampled[i] - slack[i], given[i]);
+        pass(page, floors);
         for (int i = 0; i < page.lanes; ++i) {
-            const auto found = static_cast<int64_t>(near_[i].size());
-            few |= found < std::min(k_prime, tokens_) && double{sampled[i]} > given[i] && sampled[i] > INT16_MIN;
+            const auto reach = [&](const Near& near) { return near.dot >= sampled[i]; };
+            const auto found = std::count_if(near_[i].begin(), near_[i].end(), reach);
+            if (found < std::min(k_prime, tokens_) && sampled[i] - slack[i] > given[i]) {  // the sample was not like the rest
+                std::copy_n(given, page.lanes, floors);
+                pass(page, floors);
+                return;
+            }
         }
-        if (!few) return;
-        for (int i = 0; i < kPage; ++i) near_[i].clear();  // the sample was not like the rest
-        std::fill(sampled, sampled + kPage, int16_t{INT16_MIN});
-        pass(page, sampled, given);
     }
     std::vector<Near>& of(int lane) { return near_[lane]; }
 
@@ -110,11 +112,13 @@ private:
         }
     }
 
-    void pass(const QueryPage& page, const int16_t* sampled, const double* given) {
+    void pass(const QueryPage& page, const double* least) {
         alignas(64) int16_t floors[kPage];
         std::fill(floors, floors + kPage, int16_t{INT16_MAX});
-        for (int i = 0; i < page.lanes; ++i)
-            floors[i] = static_cast<int16_t>(std::clamp(std::max(double{sampled[i]}, given[i]), -32768.0, 32767.0));
+        for (int i = 0; i < page.lanes; ++i) {
+            floors[i] = static_cast<int16_t>(std::clamp(std::floor(least[i]), -32768.0, 32767.0));
+            near_[i].clear();
+        }
         const uint32_t used = page.lanes < kPage ? (uint32_t{1} << page.lanes) - 1 : ~uint32_t{0};
         uint32_t masks[kSome];
         for (int64_t d = 0; d < data_.documents; ++d) {
@@ -153,14 +157,15 @@ void scan_tokens(const ByteKernels& kernels, const CodedSegment& data, const flo
     const auto before = [](const Near& a, const Near& b) { return a.dot > b.dot; };
     for (int64_t p = 0; p < bytes.pages(); ++p) {
         const QueryPage& page = bytes.page(p);
-        double reach[kPage], given[kPage];
+        double slack[kPage], given[kPage];  // of products
         for (int i = 0; i < page.lanes; ++i) {
             const int64_t token = p * kPage + i;
-            reach[i] = std::min(bytes.rounding(token) * data.norm * 1.001, 65535.0) * (certain ? 1 : usual(data.dim)) + 2;
+            const double reach = std::min(bytes.rounding(token) * data.norm * 1.001, 65535.0) * (certain ? 1 : usual(data.dim)) + 2;
+            slack[i] = certain ? 2 * reach : reach;  // the k′-th itself is off, too, but of many it is off by less
             const double inverse = bytes.inverse_scale(token), floor = double{into.floor(token)} * double{data.scale};
-            given[i] = inverse > 0 ? std::floor(floor / inverse - reach[i]) : -32768;
+            given[i] = inverse > 0 ? std::floor(floor / inverse - reach) : -32768;
         }
-        scan.run(page, into.k_prime(), given);
+        scan.run(page, into.k_prime(), given, slack);
         for (int i = 0; i < page.lanes; ++i) {
             const int64_t token = p * kPage + i;
             std::vector<Near>& near = scan.of(i);
@@ -170,7 +175,7 @@ void scan_tokens(const ByteKernels& kernels, const CodedSegment& data, const flo
                 std::nth_element(near.begin(), at, near.end(), before);
                 kth = at->dot;
             }
-            const double least = kth - (certain ? 2 : 1) * reach[i];
+            const double least = kth - slack[i];
             near.erase(std::remove_if(near.begin(), near.end(), [&](const Near& n) { return n.dot < least; }), near.end());
             for (size_t n = 0; n < near.size(); ++n) {
                 constexpr size_t kAhead = 12;

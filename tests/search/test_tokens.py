@@ -208,6 +208,23 @@ def test_from_retrieved_tokens_alone(index, corpus, monkeypatch):
     assert overlap(alone, brute_force(query, stored(index), 1000, "kth"), 0, 10, 1e-4) == 1
 
 
+def test_the_kth_of_many_similar_tokens(tmp_path, monkeypatch):
+    """Noise, in which rounding to bytes changes the order of many: none may be missed for it."""
+    monkeypatch.setattr(merger, "CODED_TOKENS", 1000)
+    rng = np.random.default_rng(3)
+    documents = [unit(rng.standard_normal((40, 64))) for _ in range(500)]
+    query = unit(rng.standard_normal((33, 64)))
+    with Index.create(tmp_path / "noise.weft", 64) as index:
+        index.build((f"d{i}", v) for i, v in enumerate(documents))
+        kept = np.concatenate([index.vectors(f"d{i}")[0] for i in range(500)])
+        S = -np.sort(-(query @ kept.T), axis=1)
+        for k_prime in (1, 30, 3000, 19_000):
+            for exact in (True, False):
+                spec = f"xtr:{k_prime},impute=zero"
+                (ranking,) = index.search(query, 5, alignment=spec, exact=exact)
+                assert ranking.retrieval.last == pytest.approx(S[:, k_prime - 1], abs=1e-5)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 6), st.integers(1, 50), st.lists(st.integers(0, 7), min_size=1, max_size=8), st.integers(0, 2**31)
