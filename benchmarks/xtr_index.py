@@ -157,9 +157,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the section of RESULTS.md")
     options = parser.parse_args()
     lines = [
-        f"Command: `python benchmarks/xtr_index.py FOLDER/… --queries {options.queries}`; {Encoder.load()!r}, load average",
-        f"{os.getloadavg()[0]:.1f}. The default effort of a search beside a brute force of eq. 4 over the stored vectors;",
-        "in brackets the brute force's nDCG@10. The last column is CPU time over that of the sum of max, in turns.",
+        f"Command: `python benchmarks/xtr_index.py FOLDER/… --queries {options.queries}`; {Encoder.load()!r}, load",
+        f"average {os.getloadavg()[0]:.1f}. The default effort of a search beside a brute force of eq. 4 over",
+        "the stored vectors; in brackets its nDCG@10. The last column is CPU time over the sum of max's.",
         "",
         "| collection | alignment | tokens were | overlap@10 | nDCG@10 | CPU ms | × sum-of-max |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",

@@ -9,8 +9,8 @@ NEED_TORCH = (
 """Of the generative room; its index, identifiers and recipes need none."""
 
 NEED_SERVE = (
-    "api", "compatible", "endpoints", "metrics", "openapi", "page", "protocol", "routes", "running", "schemas",
-    "served", "spans", "vectors",
+    "api", "compatible", "endpoints", "forwarding", "metrics", "openapi", "page", "protocol", "routes", "running",
+    "schemas", "served", "spans", "vectors", "workers",
 )  # fmt: skip
 """Of the serving room; the client needs none of it."""
 
