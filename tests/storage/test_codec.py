@@ -43,10 +43,17 @@ def test_outliers_do_not_lower_the_scale():
     vectors = rng.standard_normal((3000, 128)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     usual = codec.choose_scale([vectors], len(vectors))
-    axes = np.eye(128, dtype=np.float32)  # as long as the others, but in one coordinate
-    assert codec.choose_scale([vectors, axes[:3]], 3003) == pytest.approx(usual, rel=1e-5)  # three in 3,003 may be cut
-    assert codec.choose_scale([vectors, axes[:2], axes[2:3]], 3003) == pytest.approx(usual, rel=1e-5)
-    assert codec.choose_scale([vectors, axes[:4]], 3004) == pytest.approx(127, rel=2e-3)  # four may not
+    far = vectors[:4].copy()
+    far[:, 0] = 1.25 * 127 / usual  # a coordinate that leaves a byte by a quarter
+    far *= np.minimum(1, 1 / np.linalg.norm(far, axis=1, keepdims=True))
+    assert np.abs(far).max() * usual > 140
+    assert codec.choose_scale([vectors, far[:3]], 3003) == pytest.approx(usual, rel=1e-5)  # three in 3,003 may be cut
+    assert codec.choose_scale([vectors, far[:2], far[2:3]], 3003) == pytest.approx(usual, rel=1e-5)
+    assert codec.choose_scale([vectors, far], 3004) < 0.95 * usual  # four may not
+    axis = np.eye(128, dtype=np.float32)[:1]  # all in one coordinate: no more than a quarter of it is cut off
+    assert codec.choose_scale([vectors, axis], 3001) == pytest.approx(127 / 0.75, rel=2e-3)
+    narrow = rng.standard_normal((3000, 8)).astype(np.float32)  # of few dimensions nothing is
+    assert codec.choose_scale([narrow], 3000) * np.abs(narrow).max() <= 127
     assert codec.choose_scale([vectors, 2 * vectors[:1]], 3001) == pytest.approx(usual / 2, rel=1e-5)  # no norm is cut
 
 

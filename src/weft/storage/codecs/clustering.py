@@ -33,7 +33,11 @@ CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
 CUT = 0.001
-"""At most this share of tokens may have a coordinate cut off at the end of a byte."""
+"""At most this share of tokens may have a coordinate cut off at the end of a byte,"""
+CUT_OFF = 0.25
+"""at most this much of it is cut off,"""
+CUT_DIM = 64
+"""and only with so many dimensions: rotated, no coordinate is more than a small part of such a vector."""
 CHUNK = 8192
 TAKEN = 1024
 """Rows read here and there before their pages are given back: the system maps 64 KB around each."""
@@ -75,21 +79,25 @@ def rotation(dim: int, seed: int) -> Floats:
 def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
     """Return the largest scale at which no vector is longer than CODE_NORM and hardly a coordinate leaves a byte.
 
-    Of `tokens` vectors a share of CUT may have a coordinate cut off: if one outlier could lower the scale, segments
-    would differ in theirs, and codes would be rounded again and again as they are merged.
+    Of `tokens` vectors a share of CUT may have a coordinate cut off, by CUT_OFF of it at the most: if one outlier could
+    lower the scale, segments would differ in theirs, and codes would be rounded again and again as they are merged.
+    Vectors of few dimensions, of which one coordinate can be most, are never cut.
     """
-    longest = 0.0
+    longest = greatest = 0.0
+    size = 0
     tops = np.zeros(int(CUT * tokens) + 1, np.float32)  # the greatest coordinates: all but the least may be cut off
     for part in parts:
         here = np.abs(part).max(axis=1, initial=0)
         top = float(here.max(initial=0))
+        greatest, size = max(greatest, top), part.shape[1]
         if top > 0:  # divided by it, for squares of large or small numbers do not fit
             shrunk = part / np.float32(top)
             longest = max(longest, top * float(np.sqrt(np.einsum("td,td->t", shrunk, shrunk).max())))
             tops = np.partition(np.concatenate([tops, here]), len(here))[len(here) :]
     if longest == 0:
         return 1.0
-    room = 127 / float(tops.min()) if tops.min() > 0 else np.inf
+    kept = max(float(tops.min()), (1 - CUT_OFF) * greatest) if size >= CUT_DIM else greatest
+    room = 127 / kept
     return min(room, CODE_NORM / longest) * (1 - 2**-10)
 
 
