@@ -22,7 +22,6 @@ from weft import _native
 from weft.alignment import XTR
 from weft.search.imputed import impute_registered
 from weft.storage.segments import Allowed, Found, Plan, Segment, Terms
-from weft.storage.segments.terms import similarities
 from weft.types import Hits, TokenRetrieval, TokenVectors
 
 RANK = 200
@@ -64,9 +63,10 @@ def search_tokens(
         last = _sampled_last(query, plan, segments, allowed, share, tokens)
         return search_sums(plan.with_floors(last)), TokenRetrieval(k_prime, last, "sampled")
     search = _native.TokenRetrieval(query.n_tokens, k_prime)
-    _retrieve(query, plan, segments, allowed, search)
+    documents = _Documents.of(segments)
+    _retrieve(query, plan, segments, allowed, search, documents.bases)
     last = search.settle()
-    scoring = _Scoring(query, plan, alignment, segments, _Documents.of(segments), last)
+    scoring = _Scoring(query, plan, alignment, segments, documents, last)
     may = None if ranked is None else np.concatenate([np.zeros(0, bool), *ranked]).view(np.uint8)
     return scoring.found(search, may), TokenRetrieval(k_prime, last, "exact" if effort is None else "scanned")
 
@@ -85,8 +85,8 @@ def _retrieve(
     segments: Sequence[Segment],
     allowed: Sequence[Allowed],
     search: _native.TokenRetrieval,
+    bases: NDArray[np.int64],
 ) -> None:
-    bases = _Documents.of(segments).bases
     # The largest first: what its k′-th reaches, tokens of the others must reach, too.
     for position in sorted(range(len(segments)), key=lambda i: -segments[i].n_tokens):
         segments[position].retrieve_tokens(query, plan, allowed[position], search, int(bases[position]))
@@ -113,8 +113,13 @@ def _sampled_last(
     # Documents differ in length, so a sample is never just the share that it should be.
     rank = max(round(RANK / share * sampled / max(tokens, 1)), 1)
     search = _native.TokenRetrieval(query.n_tokens, rank)
-    _retrieve(query, plan, segments, some, search)
+    _retrieve(query, plan, segments, some, search, _bases(segments))
     return search.settle()
+
+
+def _bases(segments: Sequence[Segment]) -> NDArray[np.int64]:
+    """What each segment's documents are counted from, and all of them, (segments + 1,)."""
+    return np.cumsum([0, *(len(segment) for segment in segments)]).astype(np.int64)
 
 
 class _Documents(NamedTuple):
@@ -126,8 +131,8 @@ class _Documents(NamedTuple):
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> _Documents:
-        bases = np.cumsum([0, *(len(segment) for segment in segments)]).astype(np.int64)
-        return cls(bases, np.concatenate([np.zeros(0, np.int64), *(np.diff(segment.offsets) for segment in segments)]))
+        lengths = (np.diff(segment.offsets) for segment in segments)
+        return cls(_bases(segments), np.concatenate([np.zeros(0, np.int64), *lengths]))
 
     def split(self, documents: NDArray[np.int32]) -> list[NDArray[np.int64]]:
         """Return for each segment where its documents stand among these."""
@@ -172,34 +177,16 @@ class _Scoring(NamedTuple):
             if len(mine):
                 yield segment, mine, documents[mine].astype(np.int64) - base
 
-    def _maxima(self, documents: NDArray[np.int32]) -> tuple[Floats, NDArray[np.int32]]:
-        """max_j S_ij of some documents with the unrounded query, and the tokens that have it."""
-        best = np.empty((len(documents), self.query.n_tokens), dtype=np.float32)
-        positions = np.empty(best.shape, dtype=np.int32)
-        for segment, mine, ordinals in self._parts(documents):
-            best[mine], positions[mine] = segment.maxima(self.query, ordinals)
-        return best, positions
-
-    def _whole(self, documents: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether every token of a document was retrieved by a query token, (N, n)."""
-        least = np.empty((len(documents), self.query.n_tokens), dtype=np.float32)
-        for segment, mine, ordinals in self._parts(documents):
-            turned, vectors = segment.comparable(self.query, ordinals)
-            least[mine] = np.minimum.reduceat(similarities(turned, vectors), vectors.offsets[:-1], axis=1).T
-        whole: NDArray[np.bool_] = least >= self.last
-        return whole
-
     def _registered(self, search: _native.TokenRetrieval, may: NDArray[np.uint8] | None) -> _Scores:
-        documents, *_ = search.maxima(int(self.documents.bases[-1]))
+        documents, best, positions, found = search.maxima(int(self.documents.bases[-1]))
         if may is not None:
-            documents = documents[may[documents] != 0]
-        best, positions = self._maxima(documents)
+            allowed = may[documents] != 0
+            documents, best, positions, found = documents[allowed], best[allowed], positions[allowed], found[allowed]
         m = np.empty_like(best)
         for segment, mine, ordinals in self._parts(documents):
             m[mine] = impute_registered(self.query, self.alignment, segment, ordinals, self.last)
-        imputed = (m > best) | (best < self.last)
-        if bool((imputed & (best >= self.last)).any()):
-            imputed &= ~self._whole(documents)
+        # Nothing is missing of a document that was retrieved whole.
+        imputed = (m > best) & (found < self.documents.lengths[documents][:, None])
         return _Scores(documents, np.where(imputed, m, best), np.where(imputed, -1, positions).astype(np.int32))
 
     def _by_segment(self, scores: _Scores) -> list[Found]:

@@ -220,10 +220,6 @@ class Segment(ABC):
         """Add the tokens of allowed documents that can be among the best k′ of a query token (XTR eq. 3)."""
 
     @abstractmethod
-    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
-        """Return for each of some documents, all with tokens, max_j S_ij and the first token that has it, (N, n)."""
-
-    @abstractmethod
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         """Return query and documents in a space where their inner products are the stored ones."""
 

@@ -370,13 +370,5 @@ class CodedSegment(Segment):
         flags = None if allowed.mask is None else allowed.mask.view(np.uint8)
         self._engine.scan_tokens(into, self.rotate(query.values), flags, base, plan.effort is None)
 
-    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
-        listed = ordinals.astype(np.int32)
-        self._verify_documents("codes", listed)
-        found, _, _, tokens, similarity = self._engine.best(self.rotate(query.values), listed, len(listed), 0)
-        back = np.empty(len(found), dtype=np.int64)
-        back[np.argsort(listed, kind="stable")] = np.argsort(found, kind="stable")
-        return similarity[back], tokens[back]
-
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         return self._turned(query), self.decoded(ordinals.astype(np.int32))

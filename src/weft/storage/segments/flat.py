@@ -69,17 +69,14 @@ class FlatSegment(Segment):
 
     def _search_above(self, query: TokenVectors, plan: Plan, missing: Floats, ordinals: NDArray[np.int64]) -> Found:
         """XTR's candidates are the documents of which a token reaches its m_i."""
-        parts = [self.maxima(query, some)[0] for some in in_parts(self, ordinals)]
-        maxima = np.concatenate(parts)
-        found = (maxima >= missing).any(axis=1)
-        scores = np.maximum(maxima[found], missing).sum(axis=1) / np.float32(plan.z(query.n_tokens))
+        parts = []
+        for some in in_parts(self, ordinals):
+            documents = self.select(some)
+            parts.append(np.maximum.reduceat(similarities(query, documents), documents.offsets[:-1], axis=1))
+        maxima = np.concatenate(parts, axis=1)  # (n, documents)
+        found = (maxima >= missing[:, None]).any(axis=0)
+        scores = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0) / np.float32(plan.z(query.n_tokens))
         return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
-
-    def maxima(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int32]]:
-        documents = self.select(ordinals)
-        S = similarities(query, documents)
-        found = [(part.max(axis=1), part.argmax(axis=1)) for part in np.split(S, documents.offsets[1:-1], axis=1)]
-        return np.array([value for value, _ in found], np.float32), np.array([token for _, token in found], np.int32)
 
     def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
         if plan.missing is not None:
