@@ -382,7 +382,7 @@ inline void add_pairs(const uint8_t* sketch, const int8_t* table, __m256i& even,
 }
 
 uint32_t sketch_sum(const uint8_t* sketches, int64_t count, int64_t sub_vectors, const int8_t* table, const int8_t* cell_rows,
-                    int64_t last_cell) {
+                    int64_t last_cell, const int8_t* least) {
     constexpr int64_t kAhead = 6;  // tokens whose cell's row is asked of the second-level cache before its turn
     const int64_t pairs = sub_vectors / 2, width = kCellBytes + (sub_vectors + 1) / 2;
     const auto cell_row = [&](const uint8_t* sketch) {
@@ -391,7 +391,7 @@ uint32_t sketch_sum(const uint8_t* sketches, int64_t count, int64_t sub_vectors,
         return cell_rows + (cell < last_cell ? cell : last_cell) * kPage;
     };
     for (int64_t t = 0; t < kAhead && t < count; ++t) __builtin_prefetch(cell_row(sketches + t * width));
-    __m256i best = _mm256_set1_epi8(-128);
+    __m256i best = load(least);
     for (int64_t t = 0; t < count; ++t, sketches += width) {
         if (t + kAhead < count) __builtin_prefetch(cell_row(sketches + kAhead * width));
         __m256i even = load(cell_row(sketches)), odd = _mm256_setzero_si256();

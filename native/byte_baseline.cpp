@@ -193,9 +193,9 @@ void sketch_table(const int8_t* codebooks, const QueryPage& page, int8_t* table)
 }
 
 uint32_t sketch_sum(const uint8_t* sketches, int64_t count, int64_t sub_vectors, const int8_t* table, const int8_t* cell_rows,
-                    int64_t last_cell) {
+                    int64_t last_cell, const int8_t* least) {
     int8_t best[kPage];
-    for (int i = 0; i < kPage; ++i) best[i] = -128;
+    std::memcpy(best, least, kPage);
     for (int64_t t = 0; t < count; ++t, sketches += kCellBytes + (sub_vectors + 1) / 2) {
         const int64_t cell = sketches[0] | sketches[1] << 8;
         int8_t even[kPage], odd[kPage] = {};

@@ -78,9 +78,10 @@ struct ByteKernels {
     void (*sketch_cells)(const uint8_t* rows, int64_t count, int lanes, int8_t* out);
     // (dim / 4, 16, 32): the rows of all entries of the codebooks, (dim / 4, 16, 4) in the units of the codes
     void (*sketch_table)(const int8_t* codebooks, const QueryPage&, int8_t* table);
-    // Σ over the 32 lanes of 128 + the best score of the tokens' sketches; for a cell beyond the last, `last_cell` is taken
+    // Σ over the 32 lanes of 128 + the best score of the tokens' sketches, `least` of the lane if that is more; for a cell beyond
+    // the last, `last_cell` is taken
     uint32_t (*sketch_sum)(const uint8_t* sketches, int64_t count, int64_t sub_vectors, const int8_t* table,
-                           const int8_t* cell_rows, int64_t last_cell);
+                           const int8_t* cell_rows, int64_t last_cell, const int8_t* least);
     // out = (u − 128) · inverse
     void (*widen)(const uint8_t* codes, int64_t count, float inverse, float* out);
     // Centroids (count, dim), coordinates within ±127, laid out for `nearest` in count · dim numbers, count a multiple of 16

@@ -256,7 +256,7 @@ void sketch_table(const int8_t* codebooks, const QueryPage& page, int8_t* table)
 }
 
 uint32_t sketch_sum(const uint8_t* sketches, int64_t count, int64_t sub_vectors, const int8_t* table, const int8_t* cell_rows,
-                    int64_t last_cell) {
+                    int64_t last_cell, const int8_t* least) {
     constexpr int64_t kAhead = 6;  // tokens whose cell's row is asked of the second-level cache before its turn
     const int64_t pairs = sub_vectors / 2, width = kCellBytes + (sub_vectors + 1) / 2;
     const auto cell_row = [&](const uint8_t* sketch) {
@@ -268,7 +268,7 @@ uint32_t sketch_sum(const uint8_t* sketches, int64_t count, int64_t sub_vectors,
         void add(const int8_t* row) { low = vqaddq_s8(low, vld1q_s8(row)), high = vqaddq_s8(high, vld1q_s8(row + 16)); }
     };
     for (int64_t t = 0; t < kAhead && t < count; ++t) __builtin_prefetch(cell_row(sketches + t * width));
-    Sums best = {vdupq_n_s8(-128), vdupq_n_s8(-128)};
+    Sums best = {vld1q_s8(least), vld1q_s8(least + 16)};
     for (int64_t t = 0; t < count; ++t, sketches += width) {
         if (t + kAhead < count) __builtin_prefetch(cell_row(sketches + kAhead * width));
         Sums even = {vdupq_n_s8(0), vdupq_n_s8(0)}, odd = even;

@@ -1,4 +1,4 @@
-// weft._native.nearest, improve_centroids, improve_codebooks and sketches: what building a coded segment takes.
+// weft._native.nearest, improve_centroids, improve_codebooks and sketches: what building a coded segment takes; group_by_ward.
 #include "clustering_bindings.hpp"
 
 #include "binding_arrays.hpp"
@@ -6,6 +6,7 @@
 #include "byte_query.hpp"
 #include "clustering.hpp"
 #include "cpu.hpp"
+#include "grouping.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -74,6 +75,17 @@ void sketches(const Input<uint8_t, 2>& rows, const Input<uint8_t, 2>& cells, con
     weft::make_sketches(*weft::active_level().bytes, codes, cells.data(), of.data(), codebooks.data(), out.data());
 }
 
+void group(const Output<float, 2>& distance, const Output<float, 1>& weight, int64_t groups, const Output<int32_t, 1>& labels) {
+    const auto count = static_cast<int64_t>(weight.shape(0));
+    require(static_cast<int64_t>(distance.shape(0)) == count && static_cast<int64_t>(distance.shape(1)) == count &&
+                static_cast<int64_t>(labels.shape(0)) == count,
+            "distance must be square, with a weight and a label for each row");
+    require(count <= INT32_MAX && groups >= 1, "there must be a group");
+    for (int64_t i = 0; i < count; ++i) require(weight.data()[i] > 0, "weights must be positive");
+    const nb::gil_scoped_release release;
+    weft::group_by_ward(distance.data(), weight.data(), count, groups, labels.data());
+}
+
 }  // namespace
 
 void bind_clustering(nb::module_& module) {
@@ -81,4 +93,5 @@ void bind_clustering(nb::module_& module) {
     module.def("improve_centroids", improve, "codes"_a, "centroids"_a, "rounds"_a);
     module.def("improve_codebooks", train, "codes"_a, "cells"_a, "of"_a, "codebooks"_a, "rounds"_a);
     module.def("sketches", sketches, "codes"_a, "cells"_a, "of"_a, "codebooks"_a, "out"_a);
+    module.def("group_by_ward", group, "distance"_a, "weight"_a, "groups"_a, "labels"_a);
 }

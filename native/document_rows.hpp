@@ -41,6 +41,9 @@ public:
         return buffer_.data();
     }
 
+    // The centroid of one token; with residuals only.
+    int32_t centroid_of(int64_t token) const { return static_cast<int32_t>(centroid(label(token))); }
+
     // Asks memory for the codes of tokens [begin, end) of a document, or for the part of them that exists.
     void prefetch(int32_t document, int64_t begin = 0, int64_t end = INT64_MAX) const {
         const int64_t width = data_.bits == 8 ? data_.dim : packed_width(data_.dim, data_.bits);

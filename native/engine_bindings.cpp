@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "cpu.hpp"
 #include "probing.hpp"
 #include "reranking.hpp"
+#include "token_sample.hpp"
 #include "token_scan.hpp"
 
 namespace nb = nanobind;
@@ -98,14 +100,20 @@ public:
     }
 
     auto probe(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
-               const Flags& checked, double promise, double sketch, const Optional<Input<float, 1>>& imputed) const {
+               const Flags& checked, double promise, double sketch, const Optional<Input<float, 1>>& imputed,
+               const Optional<Input<float, 1>>& floors) const {
         weft::Bar least{promise, sketch, {}};
         if (imputed) {
             require(imputed->shape(0) == query.shape(0), "imputed must have an entry per query token");
             least.imputed.assign(imputed->data(), imputed->data() + imputed->shape(0));
             for (const float value : least.imputed) require(std::isfinite(value), "imputed must be finite");
         }
-        weft::Candidates found = find(query, allowed, {cells, centroids, count, keep, std::move(least)}, checked);
+        if (floors) {
+            require(floors->shape(0) == query.shape(0), "floors must have an entry per query token");
+            for (size_t i = 0; i < floors->shape(0); ++i) require(std::isfinite(floors->data()[i]), "floors must be finite");
+        }
+        const weft::Probe probe{cells, centroids, count, keep, std::move(least), floors ? floors->data() : nullptr};
+        weft::Candidates found = find(query, allowed, probe, checked);
         return nb::make_tuple(to_numpy(found.documents), found.checked, found.last.promise, found.last.sketch,
                               to_numpy(std::move(found.last.imputed)));
     }
@@ -149,6 +157,33 @@ public:
         const weft::ByteKernels& kernels = *weft::active_level().bytes;
         const nb::gil_scoped_release release;
         weft::scan_tokens(kernels, data_, query.data(), allowed ? allowed->data() : nullptr, base, certain, into);
+    }
+
+    void sample_tokens(weft::TokenRetrieval& into, const Input<float, 2>& query, const Input<int64_t, 1>& rows) const {
+        check_query(query);
+        require(static_cast<int64_t>(query.shape(0)) == into.tokens(), "the retrieval is of another query");
+        check_rows(rows);
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        const nb::gil_scoped_release release;
+        weft::sample_tokens(kernels, data_, query.data(), rows.data(), static_cast<int64_t>(rows.shape(0)), into);
+    }
+
+    // None where tokens do not say which cell they are of.
+    std::unique_ptr<weft::TokenSample> token_sample(const Input<int64_t, 1>& rows) const {
+        check_rows(rows);
+        if (!weft::TokenSample::possible(data_)) return nullptr;
+        const nb::gil_scoped_release release;
+        return std::make_unique<weft::TokenSample>(*weft::active_level().bytes, data_, rows.data(), static_cast<int64_t>(rows.shape(0)));
+    }
+
+    bool retrieve_sampled(weft::TokenRetrieval& into, const Input<float, 2>& query, const weft::TokenSample& sample, int64_t cells) const {
+        check_query(query);
+        require(static_cast<int64_t>(query.shape(0)) == into.tokens(), "the retrieval is of another query");
+        require(sample.cells() == data_.cells && sample.dim() == data_.dim, "the sample is of another segment");
+        require(cells >= 1, "cells must be at least 1");
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        const nb::gil_scoped_release release;
+        return sample.retrieve(kernels, data_, query.data(), std::min(cells, data_.cells), into);
     }
 
     void decode(const Input<int32_t, 1>& listed, const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out) const {
@@ -278,6 +313,11 @@ private:
         require(static_cast<int64_t>(query.shape(0)) == into.tokens(), "the retrieval is of another query");
         require(0 <= base && base <= INT32_MAX - data_.documents, "documents must fit 31 bits");
     }
+    void check_rows(const Input<int64_t, 1>& rows) const {
+        bool good = true;
+        for (size_t r = 0; r < rows.shape(0); ++r) good &= 0 <= rows.data()[r] && rows.data()[r] < data_.offsets[data_.documents];
+        require(good, "rows must name tokens");
+    }
     void check_flags(const Flags& flags, const char* message) const {
         require(!flags || static_cast<int64_t>(flags->shape(0)) == data_.documents, message);
     }
@@ -320,6 +360,7 @@ void bind_engine(nb::module_& module) {
     module.attr("ENTRIES") = weft::kEntries;
     module.attr("SUB_VECTOR") = weft::kSubVector;
     module.attr("CELL_BYTES") = weft::kCellBytes;
+    nb::class_<weft::TokenSample>(module, "TokenSample");
     nb::class_<Engine>(module, "Engine")
         .def(nb::init<Input<int64_t, 1>, Input<uint8_t, 2>, float, Input<uint8_t, 2>, Input<int32_t, 1>, Input<int32_t, 1>,
                       Input<uint8_t, 1>, Input<int64_t, 1>, Listing, Optional<double>, Optional<Input<uint8_t, 2>>,
@@ -330,11 +371,14 @@ void bind_engine(nb::module_& module) {
              "token_centroids"_a = nb::none(), "spread"_a = nb::none(), "codebooks"_a = nb::none(), "sketches"_a = nb::none())
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
         .def("probe", &Engine::probe, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
-             "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none())
+             "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none(), "floors"_a.none() = nb::none())
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
         .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none(),
              "least"_a = -INFINITY)
         .def("score", &Engine::score, "query"_a, "listed"_a)
         .def("scan_tokens", &Engine::scan_tokens, "into"_a, "query"_a, "allowed"_a.none(), "base"_a, "certain"_a)
+        .def("sample_tokens", &Engine::sample_tokens, "into"_a, "query"_a, "rows"_a)
+        .def("token_sample", &Engine::token_sample, "rows"_a)
+        .def("retrieve_sampled", &Engine::retrieve_sampled, "into"_a, "query"_a, "sample"_a, "cells"_a)
         .def("decode", &Engine::decode, "listed"_a, "out"_a);
 }

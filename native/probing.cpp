@@ -298,32 +298,35 @@ void fill_up(const CodedSegment& data, const uint8_t* allowed, int64_t wanted, s
         if (!there[static_cast<size_t>(d)] && eligible(data, allowed, d)) documents.push_back(static_cast<int32_t>(d));
 }
 
-// The best `kept` of the documents by their sketches, of those that reach `least`.
+// The best probe.sketched of the documents by their sketches, of those that reach the bar.
 class Sketcher {
 public:
-    void run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober, int64_t kept, double least,
+    void run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober, const Probe& probe,
              std::vector<int32_t>& documents, Bar& last) {
         const int64_t sub_vectors = data.dim / kSubVector, width = sketch_width(data.dim);
         table_.resize(static_cast<size_t>(sub_vectors * kEntries * kPage));
         cells_.resize(static_cast<size_t>(data.cells * kPage));
         keys_.assign(documents.size(), 0);
+        // A sketch's sum has 128 more in each lane of each page; the rest is in parts of a dot product at the query's common scale.
+        const double unit = 32768.0 / kEntryShare * query.inverse_scale(0) / data.scale;
         for (int64_t p = 0; p < query.pages(); ++p) {
             kernels.sketch_table(data.codebooks, query.page(p), table_.data());
             kernels.sketch_cells(prober.cell_rows(p), data.cells, query.page(p).lanes, cells_.data());
+            alignas(32) int8_t floors[kPage];
+            std::fill(floors, floors + kPage, int8_t{-128});
+            for (int i = 0; probe.floors != nullptr && unit > 0 && i < query.page(p).lanes; ++i)
+                floors[i] = static_cast<int8_t>(std::clamp(std::floor(double{probe.floors[p * kPage + i]} / unit + 0.5), -128.0, 127.0));
             for (size_t i = 0; i < documents.size(); ++i) {
                 if (i + kAhead < documents.size()) prefetch(data, documents[i + kAhead], width);
                 const int64_t first = data.offsets[documents[i]], count = data.offsets[documents[i] + 1] - first;
                 keys_[i] += kernels.sketch_sum(data.sketches + first * width, count, sub_vectors, table_.data(), cells_.data(),
-                                               data.cells - 1);
+                                               data.cells - 1, floors);
             }
         }
         for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = keys_[i] << 32 | (UINT32_MAX - i);
-        const int64_t wanted = kept;
-        const bool more = kept < static_cast<int64_t>(keys_.size());
-        kept = std::min(kept, static_cast<int64_t>(keys_.size()));
+        const int64_t wanted = probe.sketched, kept = std::min(wanted, static_cast<int64_t>(keys_.size()));
+        const bool more = wanted < static_cast<int64_t>(keys_.size());
         std::partial_sort(keys_.begin(), keys_.begin() + kept, keys_.end(), std::greater<>());
-        // A sketch's sum has 128 more in each lane of each page; the rest is in parts of a dot product at the query's common scale.
-        const double unit = 32768.0 / kEntryShare * query.inverse_scale(0) / data.scale;
         const auto score = [&](uint64_t key) {
             return (static_cast<double>(key >> 32) - static_cast<double>(query.pages()) * kPage * 128) * unit;
         };
@@ -331,7 +334,7 @@ public:
         found_.clear();
         // A few go on in any case: sketches by a codebook that has grown since it was trained are a little low.
         const int64_t always = wanted / kAlways;
-        for (int64_t i = 0; i < kept && (i < always || score(keys_[static_cast<size_t>(i)]) >= least); ++i)
+        for (int64_t i = 0; i < kept && (i < always || score(keys_[static_cast<size_t>(i)]) >= probe.least.sketch); ++i)
             found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);
         documents.assign(found_.begin(), found_.end());
     }
@@ -394,7 +397,7 @@ Candidates find_candidates(const ByteKernels& kernels, const CodedSegment& data,
     for (const int32_t d : documents)
         if (sketch_checked != nullptr && sketch_checked[d] == 0) unchecked.push_back(d);
     if (!unchecked.empty()) return {std::move(unchecked), false, {}};
-    thread_sketcher.run(kernels, data, bytes, prober, probe.sketched, probe.least.sketch, documents, last);
+    thread_sketcher.run(kernels, data, bytes, prober, probe, documents, last);
     return {std::move(documents), true, last};
 }
 

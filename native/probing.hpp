@@ -33,6 +33,7 @@ struct Probe {
     int64_t candidates;  // documents found by them
     int64_t sketched;    // of which so many are kept, the best by their sketches; 0: all, and no sketch is looked at
     Bar least{};         // what they must reach
+    const float* floors = nullptr;  // (query tokens) what a token counts at the least in a sketch (XTR eq. 4), or null
 };
 
 struct Candidates {

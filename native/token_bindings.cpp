@@ -4,9 +4,13 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "binding_arrays.hpp"
 #include "token_retrieval.hpp"
@@ -36,6 +40,12 @@ void add(TokenRetrieval& into, const Input<float, 2>& similarities, const Input<
                 if (row[t] >= into.floor(i))
                     into.add(i, {row[t], static_cast<int32_t>(documents.data()[d]), static_cast<int32_t>(t - offsets.data()[d])});
     }
+}
+
+// Each query token keeps only what reaches its entry.
+void raise_floors(TokenRetrieval& retrieval, const Input<float, 1>& floors) {
+    require(static_cast<int64_t>(floors.shape(0)) == retrieval.tokens(), "floors must have an entry per query token");
+    for (int64_t i = 0; i < retrieval.tokens(); ++i) retrieval.raise_floor(i, floors.data()[i]);
 }
 
 auto settle(TokenRetrieval& retrieval) {
@@ -78,6 +88,25 @@ auto maxima(const TokenRetrieval& retrieval, int64_t documents) {
                           to_numpy(std::move(found.positions), rows, width), to_numpy(std::move(found.found), rows, width));
 }
 
+// (query tokens, most): the best similarities, best first, −∞ where fewer were kept. Call `settle` first.
+auto similarities(const TokenRetrieval& retrieval, int64_t most) {
+    require(most >= 1 && most <= INT32_MAX, "most must be at least 1");
+    const size_t rows = static_cast<size_t>(retrieval.tokens()), width = static_cast<size_t>(most);
+    std::vector<float> found(rows * width, -std::numeric_limits<float>::infinity());
+    {
+        const nb::gil_scoped_release release;
+        std::vector<float> row;
+        for (size_t i = 0; i < rows; ++i) {
+            row.clear();
+            for (const weft::RetrievedToken& token : retrieval.of(static_cast<int64_t>(i))) row.push_back(token.similarity);
+            const size_t count = std::min(width, row.size());
+            std::partial_sort(row.begin(), row.begin() + static_cast<ptrdiff_t>(count), row.end(), std::greater<>());
+            std::copy_n(row.begin(), count, found.begin() + static_cast<ptrdiff_t>(i * width));
+        }
+    }
+    return to_numpy(std::move(found), rows, width);
+}
+
 }  // namespace
 
 void bind_token_retrieval(nb::module_& module) {
@@ -89,7 +118,9 @@ void bind_token_retrieval(nb::module_& module) {
              },
              "tokens"_a, "k_prime"_a)
         .def("add", &add, "similarities"_a, "offsets"_a, "documents"_a)
+        .def("raise_floors", &raise_floors, "floors"_a)
         .def("settle", &settle)
+        .def("similarities", &similarities, "most"_a)
         .def("score", &score, "lengths"_a, "missing"_a.none(), "divides_by_query"_a, "wanted"_a, "ranked"_a.none())
         .def("maxima", &maxima, "documents"_a);
 }

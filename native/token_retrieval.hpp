@@ -41,6 +41,10 @@ public:
     int64_t k_prime() const { return k_prime_; }
 
     // What a token must reach to be among the best k′ of those added, as far as is known.
+    void raise_floor(int64_t token, float least) {
+        float& floor = floor_[static_cast<size_t>(token)];
+        if (least > floor) floor = least;
+    }
     float floor(int64_t token) const { return floor_[static_cast<size_t>(token)]; }
     void add(int64_t token, const RetrievedToken& found) {
         std::vector<RetrievedToken>& kept = kept_[static_cast<size_t>(token)];

@@ -147,7 +147,69 @@ private:
 // what is usual.
 double usual(int64_t dim) { return std::min(4 / std::sqrt(static_cast<double>(dim)), 1.0); }
 
+// The best k′ products of each lane, as they come by.
+class BestProducts {
+public:
+    explicit BestProducts(int64_t k_prime) : k_prime_(static_cast<size_t>(k_prime)) { std::fill(floors_, floors_ + kPage, int16_t{INT16_MIN}); }
+
+    void add(const ByteKernels& kernels, const int16_t* dots, int64_t count, int lanes) {
+        const uint32_t used = lanes < kPage ? (uint32_t{1} << lanes) - 1 : ~uint32_t{0};
+        uint32_t masks[kTogether];
+        kernels.reached(dots, count, floors_, masks);
+        for (int64_t t = 0; t < count; ++t)
+            for (uint32_t mask = masks[t] & used; mask != 0; mask &= mask - 1) {
+                const int i = __builtin_ctz(mask);
+                kept_[i].push_back(dots[t * kPage + i]);
+            }
+        for (int i = 0; i < lanes; ++i)
+            if (kept_[i].size() >= 2 * k_prime_ + kTogether) best(i);
+    }
+    const std::vector<int16_t>& best(int lane) {
+        std::vector<int16_t>& kept = kept_[lane];
+        if (kept.size() > k_prime_) {
+            const auto last = kept.begin() + static_cast<ptrdiff_t>(k_prime_ - 1);
+            std::nth_element(kept.begin(), last, kept.end(), std::greater<>());
+            floors_[lane] = *last;
+            kept.resize(k_prime_);
+        }
+        return kept;
+    }
+
+    static constexpr int64_t kTogether = 64;  // tokens added at once, at the most
+
+private:
+    size_t k_prime_;
+    alignas(64) int16_t floors_[kPage];
+    std::vector<int16_t> kept_[kPage];
+};
+
 }  // namespace
+
+void sample_tokens(const ByteKernels& kernels, const CodedSegment& data, const float* query, const int64_t* tokens, int64_t count,
+                   TokenRetrieval& into) {
+    constexpr int64_t kSome = BestProducts::kTogether, kAhead = 24;
+    const ByteQuery bytes(query, into.tokens(), data.dim, data.norm, false);
+    DocumentRows rows(kernels, data);
+    const int64_t width = data.bits == 8 ? data.dim : packed_width(data.dim, data.bits);
+    std::vector<uint8_t> some(static_cast<size_t>(kSome * data.dim));
+    std::vector<int16_t> dots(static_cast<size_t>(kSome * kPage));
+    std::vector<BestProducts> best(static_cast<size_t>(bytes.pages()), BestProducts(into.k_prime()));
+    for (int64_t first = 0; first < count; first += kSome) {
+        const int64_t together = std::min(kSome, count - first);
+        for (int64_t t = 0; t < together; ++t) {
+            if (first + t + kAhead < count)
+                for (int64_t at = 0; at < width; at += 64) __builtin_prefetch(data.codes + tokens[first + t + kAhead] * width + at);
+            std::copy_n(rows.of_token(tokens[first + t]), data.dim, some.data() + t * data.dim);
+        }
+        for (int64_t p = 0; p < bytes.pages(); ++p) {
+            kernels.dots(some.data(), together, bytes.page(p), dots.data());
+            best[static_cast<size_t>(p)].add(kernels, dots.data(), together, bytes.page(p).lanes);
+        }
+    }
+    for (int64_t token = 0; token < into.tokens(); ++token)
+        for (const int16_t product : best[static_cast<size_t>(token / kPage)].best(static_cast<int>(token % kPage)))
+            into.add(token, {static_cast<float>(product * bytes.inverse_scale(token) / data.scale), 0, 0});
+}
 
 void scan_tokens(const ByteKernels& kernels, const CodedSegment& data, const float* query, const uint8_t* allowed, int64_t base,
                  bool certain, TokenRetrieval& into) {

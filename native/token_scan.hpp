@@ -13,4 +13,9 @@ namespace weft {
 void scan_tokens(const ByteKernels&, const CodedSegment&, const float* query, const uint8_t* allowed, int64_t base, bool certain,
                  TokenRetrieval& into);
 
+// Add the best of some tokens, by products with the rounded query: what is usually lost by that is a thousandth, both ways. For the
+// k′-th similarity among them only, so they are added as tokens of document 0.
+void sample_tokens(const ByteKernels&, const CodedSegment&, const float* query, const int64_t* tokens, int64_t count,
+                   TokenRetrieval& into);
+
 }  // namespace weft

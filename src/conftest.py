@@ -9,10 +9,16 @@ NEED_TORCH = (
 """Of the generative room; its index, identifiers and recipes need none."""
 
 NEED_SERVE = (
-    "api", "compatible", "endpoints", "forwarding", "metrics", "openapi", "page", "protocol", "routes", "running",
-    "schemas", "served", "spans", "vectors", "workers",
+    "api", "compatible", "endpoints", "forwarding", "metrics", "openapi", "page", "parts", "protocol", "routes",
+    "running", "schemas", "served", "spans", "vectors", "workers",
 )  # fmt: skip
 """Of the serving room; the client needs none of it."""
+
+NEED_ROUTER = ("fleet", "following", "log", "replica", "replicas", "routed", "routing", "wire")
+"""Of the cluster's room: they are servers."""
+
+NEED_RAY = ("control", "ray_actors")
+"""Of the cluster's room; the others run without Ray."""
 
 NEED = {
     "torch": [
@@ -26,7 +32,8 @@ NEED = {
         "weft/training/*",
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],
-    "msgspec": [f"weft/serving/{name}.py" for name in NEED_SERVE],
+    "msgspec": [f"weft/serving/{name}.py" for name in NEED_SERVE] + [f"weft/cluster/{name}.py" for name in NEED_ROUTER],
+    "ray": [f"weft/cluster/{name}.py" for name in NEED_RAY],
     "mcp": ["weft/serving/tools.py"],
     "rapidfuzz": ["weft/generative/spans.py"],
     "sklearn": ["weft/generative/identifiers.py"],

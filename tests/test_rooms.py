@@ -9,7 +9,7 @@ ROOMS = (
     *("_telemetry", "errors", "stopping", "_renamed", "checks", "types", "_native", "alignment", "kernels"),
     *("encoders", "storage", "search"),
     *("sources", "ingest", "explain", "text_index", "evaluation", "training", "generative", "analysis"),
-    *("serving", "integrations", "cli"),
+    *("serving", "cluster", "integrations", "cli"),
 )
 """From the top; CONTRIBUTING.md says what each one holds."""
 SOURCES = Path(weft.__file__).parent

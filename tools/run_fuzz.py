@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from fuzz.targets import TARGETS, prepare
 
-MOST_FINDS = 20
+MOST_FINDS = 100
 
 
 def main() -> int:

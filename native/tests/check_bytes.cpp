@@ -201,9 +201,10 @@ void check_codes(const Pair& pair, int64_t count, int64_t dim) {
     Bytes sketches(count * width, 0, 255);
     for (int64_t t = 0; t < count; ++t) sketches[t * width + 1] = static_cast<uint8_t>(between(0, 2));  // some cells beyond the last
     const int most = between(3, 127);
-    const Signed table(sub_vectors * weft::kEntries * weft::kPage, -most, most), cells((last_cell + 1) * weft::kPage, -128, 127);
+    const Signed table(sub_vectors * weft::kEntries * weft::kPage, -most, most), cells((last_cell + 1) * weft::kPage, -128, 127),
+        least(weft::kPage, -128, count % 3 == 0 ? 127 : -128);
     pair.compare("sketch_sum" + what, Array<uint32_t>(1), [&](const auto& kernels, auto& out) {
-        out[0] = kernels.sketch_sum(sketches, count, sub_vectors, table, cells, last_cell);
+        out[0] = kernels.sketch_sum(sketches, count, sub_vectors, table, cells, last_cell, least);
     });
     Signed codebooks(sub_vectors * weft::kEntries * weft::kSubVector, -127, 127);
     if (count % 2 == 0)  // equal entries, of which the first counts

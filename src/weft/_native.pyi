@@ -80,6 +80,12 @@ class MappedFile:
     def nbytes(self) -> int: ...
     def release(self) -> None: ...  # gives back the memory of what was read; arrays stay valid
 
+def group_by_ward(
+    distance: NDArray[np.float32],  # (n, n), squared; overwritten
+    weight: NDArray[np.float32],  # (n,), positive; overwritten
+    groups: int,
+    labels: NDArray[np.int32],  # (n,), written: groups are numbered by their first points
+) -> None: ...
 def nearest(
     codes: NDArray[np.uint8],  # (tokens, dim)
     centroids: NDArray[np.int8],  # (k, dim), in the units of the codes less 128
@@ -143,6 +149,7 @@ class Engine:
         promise: float = ...,  # what documents must reach by their centroids, in units of scores
         sketch: float = ...,  # and by their sketches
         imputed: NDArray[np.float32] | None = None,  # (query tokens,) what a token counts where no centroid does
+        floors: NDArray[np.float32] | None = None,  # (query tokens,) what it counts at least in a sketch
     ) -> tuple[
         NDArray[np.int32],  # the best `keep` (0: all), or documents whose sketches must be checked first
         bool,  # which of the two
@@ -178,6 +185,23 @@ class Engine:
         base: int,  # what documents here are counted from
         certain: bool,  # whether bounds hold always, or all but always
     ) -> None: ...
+    def sample_tokens(
+        self,
+        into: TokenRetrieval,
+        query: NDArray[np.float32],
+        rows: NDArray[np.int64],  # tokens to be compared
+    ) -> None: ...
+    def token_sample(self, rows: NDArray[np.int64]) -> TokenSample | None: ...
+    def retrieve_sampled(
+        self,
+        into: TokenRetrieval,
+        query: NDArray[np.float32],
+        sample: TokenSample,
+        cells: int,  # that are visited for each query token
+    ) -> bool: ...
+
+class TokenSample:
+    """Some tokens by their cells, for m_i at a fraction of a scan: native/token_sample.hpp."""
 
 class TokenRetrieval:
     """The best k′ tokens of each query token, over any number of segments: native/token_retrieval.hpp."""
@@ -189,7 +213,9 @@ class TokenRetrieval:
         offsets: NDArray[np.int64],  # (documents + 1,)
         documents: NDArray[np.int64],  # which of all documents each is
     ) -> None: ...
+    def raise_floors(self, floors: NDArray[np.float32]) -> None: ...  # (query tokens,): what is kept reaches these
     def settle(self) -> NDArray[np.float32]: ...  # (query tokens,): the k′-th similarities
+    def similarities(self, most: int) -> NDArray[np.float32]: ...  # (query tokens, most): the best, -inf where fewer
     def score(
         self,
         lengths: NDArray[np.int64],  # (documents,) in tokens

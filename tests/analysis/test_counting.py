@@ -7,7 +7,7 @@ from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
 from weft.storage.arrays import Arrays
 from weft.storage.codecs import CODECS
 from weft.storage.codecs import clustering as codec
-from weft.storage.segments.coded import CELLS, REFINE, CodedSegment
+from weft.storage.segments.coded import CELLS, CodedSegment
 from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment
 from weft.types import TokenVectors
@@ -58,6 +58,7 @@ def test_stages_of_a_search(segment):
     counts = SearchCounter(segment).count(np.eye(8, dtype=np.float32)[:3], 10)
     assert list(counts) == ["rotation", "cells", "centroids", "lists", "sketches", "integer scores", "final scores"]
     dim = codec.padded_dim(8)
-    assert counts["integer scores"] == 3 * (2 * REFINE * 13 * dim + REFINE * 13)
+    refine = segment.default_refine
+    assert counts["integer scores"] == 3 * (2 * refine * 13 * dim + refine * 13)
     brute = 3 * (2 * 52_000 * 8 + 52_000 + 4000)
     assert sum(counts.values()) < brute

@@ -99,6 +99,30 @@ class TestFirstTime:
         assert (info["bits"], info["beta_d"], info["model"]) == (4, 0.5, model)
         assert info["encoder_fingerprint"] == light_models.SETTINGS.fingerprint
 
+    def test_keep_is_a_setting_for_good(self, notes, model, run):
+        assert run("index", "notes", "-o", "n.weft", "-m", model, "--keep", 0.5)[0] == 0
+        info = json.loads(run("info", "n.weft", "--json")[1])
+        assert (info["keep"], info["beta_d"]) == (0.5, None)
+        assert "keep 0.5" in run("info", "n.weft")[1]
+        whole = run("index", "notes", "-o", "w.weft", "-m", model)
+        assert whole[0] == 0
+        assert info["tokens"] < json.loads(run("info", "w.weft", "--json")[1])["tokens"]
+        (notes / "more.txt").write_text("the quick brown fox jumps over the lazy dog and the red planet")
+        assert run("index", "notes", "-o", "n.weft")[0] == 0
+        code, _, said = run("index", "notes", "-o", "n.weft", "--keep", 0.2)
+        assert (code, said) == (1, "weft: n.weft was made with --keep 0.5, not 0.2: that cannot change\n")
+        code, _, said = run("index", "notes", "-o", "w.weft", "--keep", 0.2)
+        assert (code, said) == (1, "weft: w.weft was made without --keep, not with 0.2: that cannot change\n")
+
+    @pytest.mark.parametrize("keep", [0, -0.2, 1.5, "nan"])
+    def test_keep_out_of_range(self, notes, model, run, keep):
+        code, out, said = run("index", "notes", "-o", "n.weft", "-m", model, "--keep", keep)
+        assert (code, out) == (1, "")
+        assert "keep" in said
+        assert "a number in (0, 1]" in said
+        assert said.count("\n") == 1
+        assert not Path("n.weft").exists()
+
     def test_pages_of_a_pdf(self, notes, model, run):
         pytest.importorskip("pypdf", reason="writes the file")
         pytest.importorskip("pypdfium2", reason="needs the files extra: pip install 'weft-search[files]'")

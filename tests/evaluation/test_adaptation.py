@@ -247,7 +247,7 @@ class TestBlurredRanks:
         assert not choose(Evidence(coarse, fine), CURRENT).changed
 
 
-def test_alignments_of_the_paper():
+def test_alignments_of_the_paper_and_xtr():
     assert ALIGNMENTS == (
         CURRENT,
         "top-k:2",
@@ -258,6 +258,7 @@ def test_alignments_of_the_paper():
         "top-p:0.01",
         "top-p:0.015",
         "top-p:0.02",
+        "xtr",
     )
 
 

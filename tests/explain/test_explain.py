@@ -150,18 +150,18 @@ TEXT = "The quick brown fox jumps, lazy dog"
 
 
 @pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("beta_d", [None, 0.5])
-def test_spans_are_stored_or_found_again(tiny, tmp_path, monkeypatch, beta_d, stored):
+@pytest.mark.parametrize("part", [{}, {"beta_d": 0.5}, {"keep": 0.5}])
+def test_spans_are_stored_or_found_again(tiny, tmp_path, monkeypatch, part, stored):
     encoded = tiny.encode_document([TEXT])
     if not stored:
         encoded = TokenVectors(encoded.values, encoded.offsets, encoded.token_ids, encoded.salience)
-    with Index.create(tmp_path / "i", dim=tiny.dim, beta_d=beta_d) as index:
+    with Index.create(tmp_path / "i", dim=tiny.dim, **part) as index:
         index.add([Document("d", TEXT)], encoded)
         searcher = Searcher(index, tiny)
         (answer,) = searcher.search(["quick fox"])
         if stored:
             monkeypatch.setattr(Reader, "read", None)  # no text is to be tokenised again
-        if stored or beta_d is None:  # which tokens were kept only the model tells
+        if stored or not part:  # which tokens were kept only the model tells
             monkeypatch.setattr(Encoder, "encode_document", None)
         found = explain_result(searcher, tiny, answer, "d")
     assert found.total == pytest.approx(found.score, rel=1e-5)
@@ -170,7 +170,7 @@ def test_spans_are_stored_or_found_again(tiny, tmp_path, monkeypatch, beta_d, st
     assert len(placed) >= 2
     for token in placed:
         assert TEXT[slice(*token.span)] == token.text
-    if beta_d is None:
+    if not part:
         assert [w.text for w in words(found.document)] == ["[CLS]", *TEXT.replace(",", "").split(), "[SEP]"]
     assert [t.text for t in found.query.tokens if t.span] == ["quick", "fox"]
     assert [t.text for t in found.query.tokens][-1] == "[MASK]"

@@ -20,7 +20,7 @@ HOSTILE = (
 )
 
 
-def explanation(query="red planet", document="Mars is red", id="mars", salience=None):  # noqa: A002
+def explanation(query="red planet", document="Mars is red", id="mars", salience=None):
     words = [(w, document.index(w)) for w in document.split()]
     tokens = tuple(Token(w, (a, a + len(w)), salience, c) for (w, a), c in zip(words, [0.6, 0.0, 0.9], strict=False))
     sides = Side(query, (Token(query, (0, len(query)), salience, 1.5), Token("[MASK]", None, salience, 0.25)))

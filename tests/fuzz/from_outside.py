@@ -94,6 +94,12 @@ class Readers(Target):
         return SAME if extract(data, kind) == found else OTHER
 
 
+def _once(pairs):
+    """Return an object as a dict; one with a name twice is as no other."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else object()
+
+
 class Bodies(Target):
     """Bodies of HTTP requests to a server: an answer or a refusal in JSON, never a fault of the server."""
 
@@ -165,7 +171,7 @@ class Bodies(Target):
         status, answer = self._asked(path, body)
         assert status == 200 or 400 <= status < 500, (status, answer)
         try:
-            same = json.loads(body) == json.loads(text)
+            same = json.loads(body, object_pairs_hook=_once) == json.loads(text)
         except (ValueError, RecursionError):
             assert status != 200, "what is no JSON was answered"
             return REFUSED

@@ -10,7 +10,9 @@ import pytest
 from sources.test_files import Reading
 from weft.errors import DataError
 from weft.sources import records
+from weft.sources.extract import extract
 from weft.sources.isolation import Reader
+from weft.sources.records import Fields, read_rows
 
 FILES = "needs the files extra: pip install 'weft-search[files]'"
 MUCH = 300_000
@@ -126,3 +128,28 @@ def test_rows_of_many_values(tmp_path):
     assert list(reading.texts().values()) == ["fine"]
     assert reading.reasons["a.jsonl"] == "more than 1,000,000 values"
     assert reading.reasons["b.json"].startswith("more than 1,000,000 values")
+
+
+def test_a_notebook_with_half_a_surrogate_pair():
+    """Found by fuzzing: JSON can name it, and no database can hold it."""
+    data = b'{"cells": [{"cell_type": "markdown", "source": "# A \\ud800\\nThe fox."}]}'
+    found = extract(data, "notebook")
+    assert found.text == "# A ?\nThe fox."
+    assert found.headings == ((0, "A ?"),)
+    assert found.title == "A ?"
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_table_that_ends_in_half_a_character(tmp_path, kind):
+    """Found by fuzzing: a mark of UTF-16 and an odd number of bytes raised an error of Python's own."""
+    path = tmp_path / f"rows.{kind}"
+    path.write_bytes(b"\xff\xfei")
+    with pytest.raises(DataError, match="not readable as utf-16"):
+        list(read_rows(path, kind, Fields()))
+
+
+def test_a_byte_that_an_encoding_does_not_have(tmp_path):
+    """Found by fuzzing: the other characters of its cell were decoded twice."""
+    path = tmp_path / "rows.tsv"
+    path.write_bytes("id\ttext\na\tcafé € 3".encode("cp1252") + b"\x90" + "\nb\tnaïve\n".encode("cp1252"))
+    assert [row.fields["text"] for row in read_rows(path, "tsv", Fields())] == ["café € 3\ufffd", "naïve"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.storage.codecs.base import to_floats
 from weft.storage.codecs.sketch import SUB_VECTOR
-from weft.storage.segments.coded import CELLS, REFINE, SKETCHED, UNSKETCHED, CodedSegment
+from weft.storage.segments.coded import CELLS, SKETCHED, CodedSegment
 from weft.storage.segments.plan import SPARE
 
 SPREAD = _native.SPREAD
@@ -129,7 +129,7 @@ class SearchCounter:
         segment, n = self.segment, len(query)
         rotated = segment.rotate(query)
         dim = rotated.shape[1]
-        keep = max(REFINE if segment.sketched else UNSKETCHED * REFINE, 4 * k)
+        keep = max(segment.default_refine, 4 * k)
         wanted = min(SKETCHED * keep if segment.sketched else keep, len(segment))
         listed = segment.candidates(rotated, None, CELLS, self.centroids, wanted)
         refined = segment.candidates(rotated, None, CELLS, self.centroids, wanted, keep)

@@ -130,7 +130,7 @@ def _document(given: BeirDocument) -> Document:
 def _show(texts: TextIndex, query: str, out: Console) -> None:
     from weft.cli.answers import Settings, print_answer
 
-    settings = Settings(2, "sum-of-max", None, False, None, None)
+    settings = Settings(2, None, None, False, None, None)
     out.print(query, style="bold underline")
     with texts.view():
         (answer,) = texts.answers([query], settings.k, **settings.searched)

@@ -61,6 +61,10 @@ def index(
     beta_d: Annotated[
         float | None, typer.Option("--beta-d", help="Keep this part of the tokens, by salience, for a new index.")
     ] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(help="Keep this part of the vectors, similar tokens pooled, for a new index: 0.2 for a fifth."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use; all.")] = None,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show a bar; where a person watches.")
@@ -85,7 +89,7 @@ def index(
     found = find(paths, selection, summary.skipped.append)
     if not found:
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
-    opened, fresh = _open(output, model, bits, beta_d)
+    opened, fresh = _open(output, model, bits, beta_d, keep)
     with opened:
         try:
             opened.add_found(
@@ -120,17 +124,21 @@ def index(
         raise typer.Exit(1)
 
 
-def _open(output: Path, model: str | None, bits: int | None, beta_d: float | None) -> tuple[TextIndex, bool]:
+def _open(
+    output: Path, model: str | None, bits: int | None, beta_d: float | None, keep: float | None
+) -> tuple[TextIndex, bool]:
     """Open the index or make it; return it, locked, and whether it is new."""
     fresh = not is_taken(output)
     opened = TextIndex.open(
-        output, create=True, model=model, bits=8 if bits is None else bits, beta_d=beta_d, lock=True
+        output, create=True, model=model, bits=8 if bits is None else bits, beta_d=beta_d, keep=keep, lock=True
     )
     try:
         stored = opened.index
-        for option, asked, made in (("--bits", bits, stored.bits), ("--beta-d", beta_d, stored.beta_d)):
+        settings = (("--bits", bits, stored.bits), ("--beta-d", beta_d, stored.beta_d), ("--keep", keep, stored.keep))
+        for option, asked, made in settings:
             if asked is not None and asked != made:
-                raise IndexFormatError(f"{output} was made with {option} {made}, not {asked}: that cannot change")
+                how = f"without {option}, not with" if made is None else f"with {option} {made}, not"
+                raise IndexFormatError(f"{output} was made {how} {asked}: that cannot change")
         if model:
             opened.remember_model(model)
     except BaseException:

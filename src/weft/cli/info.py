@@ -28,7 +28,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "passages": f"{found['documents']:,}",
         "tokens": f"{found['tokens']:,}, of {found['dim']} dimensions",
         "size": _size(found["bytes"]),
-        "bits": str(found["bits"]) + (f", β_d {found['beta_d']}" if found["beta_d"] is not None else ""),
+        "bits": str(found["bits"]) + "".join(_part(found, name) for name in ("beta_d", "keep")),
         "segments": f"{found['segments']:,}" + _deleted(found),
         "alignment": found["alignment"],
         "model": found["model"] or "the one that comes with weft, or unknown",
@@ -41,6 +41,10 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         shown["languages"] = f"{', '.join(counts)}: passages that the model does not read well"
     for key, value in shown.items():
         typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {shown_value(value)}")
+
+
+def _part(found: dict[str, Any], name: str) -> str:
+    return "" if found[name] is None else f", {'β_d' if name == 'beta_d' else name} {found[name]}"
 
 
 def _deleted(found: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from weft.cli import (
     adapt,
     add,
     check,
+    cluster,
     compact,
     delete,
     demo,
@@ -69,6 +70,7 @@ app.command("adapt")(adapt.adapt)
 app.command("experiment")(experiment.experiment)
 generative.generative.command("explain")(generative_explain.explain)
 app.add_typer(generative.generative)
+app.add_typer(cluster.cluster)
 
 
 def _version(asked: bool) -> None:

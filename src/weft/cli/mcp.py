@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import Model
+from weft.cli.opening import Damage, Model, OnDamage
 from weft.cli.serve import Host, Indexes, Port
 from weft.errors import InvalidParameterError, missing_extra
 
@@ -17,6 +17,7 @@ def mcp(
     host: Host = "127.0.0.1",
     port: Port = 8081,
     model: Model = None,
+    on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Let an assistant search INDEX: an MCP server with tools that only read.
 
@@ -32,7 +33,7 @@ def mcp(
         raise missing_extra(str(error.name), "mcp", "weft mcp") from None
     if http and not is_loopback(host):
         raise InvalidParameterError(f"{host} can be reached by others, and MCP over HTTP has no keys: use 127.0.0.1")
-    opened = open_indexes(named(indexes), model)
+    opened = open_indexes(named(indexes), model, on_damage.value)
     try:
         for texts in opened.values():
             _ = texts.encoder  # loaded now: the first question is not to wait for it

@@ -271,12 +271,13 @@ class Encoder:
         tokens = [t for part in _parts(listed) for t in reader.read(part, threads)]
         cut = _truncation(np.array([t.lost for t in tokens], dtype=np.int64), reader.side, task)
         _report(cut, truncation)
-        values, offsets, u = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype))
+        wanted = self.salience_weighs if salience is None else salience
+        values, offsets, u = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype), wanted)
         return EncodedTexts(
             values,
             offsets,
             np.concatenate([np.zeros(0, np.int32)] + [t.ids[t.scored] for t in tokens]),
-            u if (self.salience_weighs if salience is None else salience) else None,
+            u,
             np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
             cut,
         )
@@ -289,13 +290,14 @@ class Encoder:
         threads: int,
         progress: bool | None,
         dtype: np.dtype[Any],
+        salient: bool,
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32] | None]:
-        """Run the texts, longest first, and write each one's scored vectors to its place; offsets and saliences too."""
+        """Run the texts, longest first, and write each one's scored vectors to its place; saliences if wanted."""
         from tqdm import tqdm  # slow to import
 
         side = self._readers[task].side
         # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
-        gate = None if side.gate is None else Gate.parse(side.gate if self.salience_weighs else "relu")
+        gate = None if side.gate is None or not salient else Gate.parse(side.gate if self.salience_weighs else "relu")
         kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         values = np.empty((offsets[-1], self.dim), dtype=dtype)

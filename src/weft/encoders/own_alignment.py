@@ -28,9 +28,9 @@ def for_search(trained: Alignment | str) -> str:
     return "xtr" if isinstance(parsed, InBatchTokenRetrieval) else str(parsed)
 
 
-def write_own_alignment(folder: str | Path, trained: Alignment | str) -> None:
-    """Keep the alignment that a model was trained with in its folder."""
-    kept = {"trained": str(Alignment.parse(trained)), "search": for_search(trained)}
+def write_own_alignment(folder: str | Path, trained: Alignment | str, search: str = "") -> None:
+    """Keep in a model's folder the alignment that it was trained with, and the one to search by if it is another."""
+    kept = {"trained": str(Alignment.parse(trained)), "search": for_search(search or trained)}
     (Path(folder) / FILE).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

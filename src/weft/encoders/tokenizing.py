@@ -25,7 +25,7 @@ OUTSIDE = -1
 
 # One character each, so that spans still point into the text as it was given.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_SPACES = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
+_IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])  # by code; the last stands for all above it
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +111,7 @@ class Reader:
             # SentencePiece and byte-level tokenizers count the space before a word as part of it.
             codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
             first = np.minimum(spans[:, 0], len(codes) - 1)
-            spans[:, 0] += np.isin(codes[first], _SPACES) & (spans[:, 1] - spans[:, 0] > 1)
+            space = _IS_SPACE[np.minimum(codes[first], len(_IS_SPACE) - 1)]
+            spans[:, 0] += space & (spans[:, 1] - spans[:, 0] > 1)
         spans[outside] = OUTSIDE
         return spans.astype(np.int32)

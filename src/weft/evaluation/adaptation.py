@@ -36,9 +36,10 @@ ALIGNMENTS = (
     "sum-of-max",
     *(f"top-k:{k}" for k in (2, 4, 6, 8)),
     *(f"top-p:{p}" for p in (0.005, 0.01, 0.015, 0.02)),
+    "xtr",
 )
-"""The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}. Without saliences k = 1 ranks as the sum of max does; see
-`alignments_to_compare`."""
+"""The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}, and XTR's scoring. Without saliences k = 1 ranks as the
+sum of max does; see `alignments_to_compare`."""
 CERTAINTY = 0.95
 """So sure must one be that an alternative is better."""
 AGREEMENT = 0.7

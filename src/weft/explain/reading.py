@@ -43,7 +43,12 @@ def read_query(text: str, tokens: TokenVectors, encoder: Encoder | None = None) 
 
 
 def read_document(
-    text: str, stored: StoredTokens, encoder: Encoder | None = None, *, beta_d: float | None = None
+    text: str,
+    stored: StoredTokens,
+    encoder: Encoder | None = None,
+    *,
+    beta_d: float | None = None,
+    keep: float | None = None,
 ) -> Reading:
     """Return a document's tokens.
 
@@ -57,34 +62,58 @@ def read_document(
         The one it was encoded with; names tokens, and finds spans that are not stored.
     beta_d : float, optional
         Of the index, if it keeps only the most salient tokens.
+    keep : float, optional
+        Of the index, if it pools tokens: each vector is read as the token that it stands for.
     """
     spans, salience = stored.spans, stored.salience
     if spans is None and encoder is not None and text:
-        spans, again = _found_again(text, stored, encoder, beta_d)
+        spans, again = _found_again(text, stored, encoder, beta_d, keep)
         salience = again if salience is None else salience
     return Reading(text, stored.n_tokens, spans, _pieces(stored.token_ids, encoder), salience)
 
 
 def _found_again(
-    text: str, stored: StoredTokens, encoder: Encoder, beta_d: float | None
+    text: str, stored: StoredTokens, encoder: Encoder, beta_d: float | None, keep: float | None
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
     """Read the text again and return its tokens' spans and saliences, None unless the tokens are the stored ones."""
     ids: Any
     spans: NDArray[np.int32] | None
     salience: NDArray[np.float32] | None = None
-    if beta_d is None:
+    if beta_d is None and keep is None:
         from weft.encoders.tokenizing import Reader
 
         (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
         ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
     else:  # which tokens were kept only the model tells
-        from weft.storage.pruning import prune
-
-        again = prune(encoder.encode_document([text], truncation="ignore", threads=1, salience=True), beta_d)
+        again: TokenVectors = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
+        again = _kept_again(again, stored, beta_d, keep)
         ids, spans, salience = again.token_ids, again.spans, again.salience
-    if len(ids) != stored.n_tokens or (stored.token_ids is not None and not np.array_equal(ids, stored.token_ids)):
+    if not _are(stored, ids):
         return None, None
     return spans, salience
+
+
+def _kept_again(encoded: TokenVectors, stored: StoredTokens, beta_d: float | None, keep: float | None) -> TokenVectors:
+    from weft.storage.pooling import pool
+    from weft.storage.pruning import prune
+
+    if beta_d is not None or keep is None:
+        return prune(encoded, 1 if beta_d is None else beta_d)
+    pooled = pool(encoded, keep)
+    if _are(stored, pooled.token_ids) or encoded.token_ids is None or encoded.spans is None:
+        return pooled
+    # It may have been given without spans, and then without knowing which vectors are of the text as a whole.
+    rows = np.arange(encoded.n_tokens, dtype=np.int32)
+    bare = pool(TokenVectors.trusted(encoded.values, encoded.offsets, rows, encoded.salience), keep)
+    assert bare.token_ids is not None
+    chosen = bare.token_ids
+    return TokenVectors.trusted(
+        bare.values, bare.offsets, encoded.token_ids[chosen], bare.salience, encoded.spans[chosen]
+    )
+
+
+def _are(stored: StoredTokens, ids: Any) -> bool:
+    return len(ids) == stored.n_tokens and (stored.token_ids is None or np.array_equal(ids, stored.token_ids))
 
 
 def _pieces(ids: NDArray[np.int32] | None, encoder: Encoder | None) -> list[str] | None:
@@ -134,7 +163,7 @@ def explain_result(
         ranking,
         position,
         query=read_query(answer.query, answer.tokens, encoder),
-        document=read_document(document.text, stored, encoder, beta_d=index.beta_d),
+        document=read_document(document.text, stored, encoder, beta_d=index.beta_d, keep=index.keep),
         alignment=answer.alignment,
         rank=rank,
     )

@@ -24,7 +24,7 @@ from weft.storage.pruning import kept, prune
 from weft.storage.segments import Allowed, Effort, Plan
 from weft.storage.store import Store
 from weft.storage.views import View
-from weft.types import Document, Ranking, TokenVectors
+from weft.types import Document, Ranking, TokenRetrieval, TokenVectors
 
 FILTERS = 8
 """How many filters' results are remembered, a byte for each document, until something is written."""
@@ -118,6 +118,7 @@ class Index(Store):
         refine: int | None = None,
         beta_q: float | None = None,
         among: Collection[str] | None = None,
+        retrieval: TokenRetrieval | None = None,
         hits: bool = True,
         threads: int = 1,
     ) -> list[Ranking]:
@@ -144,6 +145,9 @@ class Index(Store):
         among : collection of str, optional
             Rank only the documents with these ids, scored as they are among all that the filter lets through: under
             XTR, what a query token retrieves depends on the others.
+        retrieval : TokenRetrieval, optional
+            Of one query under XTR: what it retrieves from a larger collection that this index is a part of (see
+            `weft.search.parts`).
         hits : bool
             Whether rankings carry the aligned token pairs.
         threads : int
@@ -167,20 +171,16 @@ class Index(Store):
                 alone = name == "refine" and value == 0 and isinstance(self._chosen(alignment), XTR)
                 if not alone:  # XTR scores from retrieved tokens alone with refine=0
                     check_count(value, name, "search", MOST_COUNT)
-        batch = self._queries(queries)
-        rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
-        if beta_q is not None:
-            rows = rows[kept(batch, beta_q, parameter="beta_q")]
-            batch = prune(batch, beta_q, parameter="beta_q")
-        if not self.salience_weighs:
-            batch = batch.without_salience()
+        batch, rows = self.prepared(queries, beta_q)
+        if retrieval is not None and (len(batch) != 1 or len(retrieval.last) != batch.n_tokens):
+            raise invalid("retrieval", "search", "that of the only query", f"{len(retrieval.last)} tokens")
         effort = None if exact else Effort(n_probe, k_prime, refine)
         with self.view() as view:
             chosen = self._chosen(alignment)
-            allowed = self._allowed(view, filter)
+            allowed = self.allowed(view, filter)
             ranked = None if among is None else self._masks(view, *In(ID, tuple(among)).to_sql())
             check_stop()  # a filter may have taken long
-            plan = Plan(k, chosen, effort, threads, sum(a.number for a in allowed))
+            plan = Plan(k, chosen, effort, threads, sum(a.number for a in allowed), retrieval=retrieval)
             texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
             own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)
             with self.reading_catalogue() as catalogue:
@@ -196,6 +196,17 @@ class Index(Store):
         """The alignment asked for, or the index's own."""
         return searchable(self.alignment) if alignment is None else alignment
 
+    def prepared(
+        self, queries: TokenVectors | ArrayLike, beta_q: float | None = None
+    ) -> tuple[TokenVectors, NDArray[np.int64]]:
+        """Return queries as they are searched with, and which token of its query each is of."""
+        batch = self._queries(queries)
+        rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
+        if beta_q is not None:
+            rows = rows[kept(batch, beta_q, parameter="beta_q")]
+            batch = prune(batch, beta_q, parameter="beta_q")
+        return batch if self.salience_weighs else batch.without_salience(), rows
+
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):
             try:
@@ -208,7 +219,7 @@ class Index(Store):
             raise invalid("queries", "search", f"of the index's dimension, {self.dim}", queries.dim)
         return queries if queries.values.dtype == np.float32 else queries.astype(np.float32)
 
-    def _allowed(self, view: View, filter: Filter | str | None) -> list[Allowed]:  # noqa: A002
+    def allowed(self, view: View, filter: Filter | str | None) -> list[Allowed]:  # noqa: A002
         """Return for each segment which documents may be scored at all."""
         if filter is None:
             return [s.allowed for s in view.segments]

@@ -28,7 +28,8 @@ MOST_WORDS = 256
 """A longer query is cut: SQLite's expressions have a limited depth, and BM25 gains nothing from more."""
 K1 = 1.2
 """Of FTS5's BM25: a word that comes again and again counts K1 + 1 times at the most."""
-_LEAST_IDF = 1e-6  # FTS5's, of a word that more than half of the documents have
+LEAST_IDF = 1e-6
+"""FTS5's, of a word that more than half of the documents have."""
 
 
 def match_any(text: str) -> str:
@@ -41,10 +42,11 @@ def match_any(text: str) -> str:
     >>> match_any('red AND "planet*" red')
     '"red" OR "and" OR "planet"'
     """
-    return " OR ".join(_terms(text))
+    return " OR ".join(terms_of(text))
 
 
-def _terms(text: str) -> list[str]:
+def terms_of(text: str) -> list[str]:
+    """Return the words of a query, each once, as FTS5 expressions."""
     words = dict.fromkeys(word.lower() for word in _WORD.findall(text))
     return [f'"{word}"' for word in list(words)[:MOST_WORDS]]
 
@@ -136,8 +138,8 @@ def most_score(index: Store, text: str) -> float:
     """
     number = len(index)
     with index.reading_catalogue() as catalogue:
-        holders = [catalogue.lexical_count(term) for term in _terms(text)]
-    idf = (max(math.log((number - n + 0.5) / (n + 0.5)), _LEAST_IDF) for n in holders)
+        holders = [catalogue.lexical_count(term) for term in terms_of(text)]
+    idf = (max(math.log((number - n + 0.5) / (n + 0.5)), LEAST_IDF) for n in holders)
     return (K1 + 1) * sum(idf)
 
 

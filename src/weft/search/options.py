@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from weft.alignment import Alignment
 from weft.errors import InvalidParameterError
 from weft.storage.filters import Filter
+from weft.types import TokenRetrieval
 
 
 class EffortOptions(TypedDict, total=False):
@@ -20,6 +21,7 @@ class EffortOptions(TypedDict, total=False):
     refine: int | None
     beta_q: float | None
     among: Collection[str] | None
+    retrieval: TokenRetrieval | None
     hits: bool
     threads: int
 

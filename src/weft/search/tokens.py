@@ -7,7 +7,7 @@ scan
     k′-th similarity is that of the collection, and no document's other tokens are looked at.
 sample
     With ``impute=kth`` eq. 4 is Σ_i max(max_j S_ij, m_i): of the retrieved tokens only the k′-th similarity must be
-    known. Where k′ is large, a scan of some documents tells it, and the rest is the sum of max with floors.
+    known. Where k′ is large, some tokens, taken evenly, tell it, and the rest is the sum of max with floors.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.alignment import XTR
 from weft.search.imputed import impute_registered
-from weft.storage.segments import Allowed, Found, Plan, Segment, Terms
+from weft.storage.segments import Allowed, Found, Plan, Sample, Segment, Terms
 from weft.types import Hits, TokenRetrieval, TokenVectors
 
-RANK = 200
-"""A sample is so large that about this many of its tokens are among the best k′ …"""
+RANK = 80
+"""A sample of tokens holds at least about this many of the best k′ …"""
 SAMPLED = 0.5
-"""… or, if it would be more than this share of the collection, all of that is scanned."""
+"""… and if it would be more than this share of the collection, everything is scanned."""
 LEAST = 50_000
 """Collections of so few tokens are always scanned."""
+SAMPLE = "sampled"
+"""How tokens were retrieved, if by a sample."""
 
 Floats = NDArray[np.float32]
 
@@ -53,25 +55,42 @@ def search_tokens(
     search_sums : function of a plan
         Searches under the sum of max, with the floors of the plan.
     """
-    alignment = plan.alignment
+    alignment, given = plan.alignment, plan.retrieval
     assert isinstance(alignment, XTR)
-    tokens = _n_tokens(segments, allowed)
-    k_prime = min(alignment.retrieves(tokens), max(tokens, 1))
-    effort, share = plan.effort, RANK / k_prime
-    sampled = effort is not None and effort.refine != 0 and tokens > LEAST and share < SAMPLED
-    if sampled and alignment.impute == "kth":
-        last = _sampled_last(query, plan, segments, allowed, share, tokens)
-        return search_sums(plan.with_floors(last)), TokenRetrieval(k_prime, last, "sampled")
+    tokens = n_tokens(segments, allowed)
+    k_prime = min(alignment.retrieves(tokens), max(tokens, 1)) if given is None else given.k_prime
+    if given is not None and given.how == SAMPLE:
+        return search_sums(plan.with_floors(given.last)), given
+    if given is None and is_sampled(plan, k_prime, tokens):
+        last = _sampled_last(query, segments, allowed, k_prime, tokens)
+        return search_sums(plan.with_floors(last)), TokenRetrieval(k_prime, last, SAMPLE)
     search = _native.TokenRetrieval(query.n_tokens, k_prime)
+    if given is not None:
+        search.raise_floors(given.last)
     documents = _Documents.of(segments)
-    _retrieve(query, plan, segments, allowed, search, documents.bases)
-    last = search.settle()
+    retrieve(query, plan, segments, allowed, search, documents.bases)
+    last = search.settle() if given is None else given.last
     scoring = _Scoring(query, plan, alignment, segments, documents, last)
     may = None if ranked is None else np.concatenate([np.zeros(0, bool), *ranked]).view(np.uint8)
-    return scoring.found(search, may), TokenRetrieval(k_prime, last, "exact" if effort is None else "scanned")
+    how = "exact" if plan.effort is None else "scanned"
+    return scoring.found(search, may), given or TokenRetrieval(k_prime, last, how)
 
 
-def _n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:
+def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
+    """Tell whether a sample of a collection's tokens is enough to tell the k′-th similarity."""
+    assert isinstance(plan.alignment, XTR)
+    effort = plan.effort
+    enough = effort is not None and effort.refine != 0 and tokens > LEAST and RANK / k_prime < SAMPLED
+    return enough and plan.alignment.impute == "kth"
+
+
+def one_in(k_prime: int) -> int:
+    """Return one in how many tokens a sample takes."""
+    # In steps of √2, so that a growing collection keeps its segments' samples for a while.
+    return int(2 ** (np.floor(2 * np.log2(k_prime / RANK)) / 2))
+
+
+def n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:
     """Tokens of all documents that may be retrieved from."""
     return sum(
         segment.n_tokens if a.mask is None else int(np.diff(segment.offsets)[a.mask].sum())
@@ -79,7 +98,7 @@ def _n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:
     )
 
 
-def _retrieve(
+def retrieve(
     query: TokenVectors,
     plan: Plan,
     segments: Sequence[Segment],
@@ -87,6 +106,7 @@ def _retrieve(
     search: _native.TokenRetrieval,
     bases: NDArray[np.int64],
 ) -> None:
+    """Hand in the tokens of all segments."""
     # The largest first: what its k′-th reaches, tokens of the others must reach, too.
     for position in sorted(range(len(segments)), key=lambda i: -segments[i].n_tokens):
         segments[position].retrieve_tokens(query, plan, allowed[position], search, int(bases[position]))
@@ -94,30 +114,42 @@ def _retrieve(
 
 def _sampled_last(
     query: TokenVectors,
-    plan: Plan,
     segments: Sequence[Segment],
     allowed: Sequence[Allowed],
-    share: float,
+    k_prime: int,
     tokens: int,
 ) -> Floats:
-    """Each query token's k′-th similarity by a scan of some documents, taken evenly from all segments, (n,)."""
-    every = int(1 / share)
-    some, seen = [], 0
-    for a, segment in zip(allowed, segments, strict=True):
-        mask = np.zeros(len(segment), dtype=bool)
-        may = np.arange(len(segment)) if a.mask is None else np.flatnonzero(a.mask)
-        mask[may[-seen % every :: every]] = True
-        seen += len(may)
-        some.append(Allowed.of(mask))
-    sampled = _n_tokens(segments, some)
-    # Documents differ in length, so a sample is never just the share that it should be.
-    rank = max(round(RANK / share * sampled / max(tokens, 1)), 1)
+    """Each query token's k′-th similarity, by one in so many tokens of all segments, (n,)."""
+    samples = samples_of(segments, allowed, one_in(k_prime))
+    rank = max(round(k_prime / tokens * sum(len(sample.rows) for sample in samples)), 1)
     search = _native.TokenRetrieval(query.n_tokens, rank)
-    _retrieve(query, plan, segments, some, search, _bases(segments))
+    compare_samples(query, segments, samples, search, k_prime / tokens)
     return search.settle()
 
 
-def _bases(segments: Sequence[Segment]) -> NDArray[np.int64]:
+def samples_of(segments: Sequence[Segment], allowed: Sequence[Allowed], every: int, seen: int = 0) -> list[Sample]:
+    """Return one in so many tokens of each segment, counted through all of them and `seen` before."""
+    samples = []
+    for a, segment in zip(allowed, segments, strict=True):
+        samples.append(segment.sample(a, -seen % every, every))
+        seen += n_tokens([segment], [a])
+    return samples
+
+
+def compare_samples(
+    query: TokenVectors,
+    segments: Sequence[Segment],
+    samples: Sequence[Sample],
+    search: _native.TokenRetrieval,
+    share: float,
+) -> None:
+    """Hand in the sampled tokens of all segments; about `share` of them are wanted."""
+    for segment, sample in zip(segments, samples, strict=True):
+        if len(sample.rows):
+            segment.sample_tokens(query, search, sample, share)
+
+
+def bases_of(segments: Sequence[Segment]) -> NDArray[np.int64]:
     """What each segment's documents are counted from, and all of them, (segments + 1,)."""
     return np.cumsum([0, *(len(segment) for segment in segments)]).astype(np.int64)
 
@@ -132,7 +164,7 @@ class _Documents(NamedTuple):
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> _Documents:
         lengths = (np.diff(segment.offsets) for segment in segments)
-        return cls(_bases(segments), np.concatenate([np.zeros(0, np.int64), *lengths]))
+        return cls(bases_of(segments), np.concatenate([np.zeros(0, np.int64), *lengths]))
 
     def split(self, documents: NDArray[np.int32]) -> list[NDArray[np.int64]]:
         """Return for each segment where its documents stand among these."""

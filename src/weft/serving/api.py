@@ -44,7 +44,8 @@ class Server:
     Parameters
     ----------
     indexes : mapping of str to TextIndex
-        By the names that clients use. They are closed with the server.
+        By the names that clients use. They are closed with the server. In place of one, a function that makes what
+        answers for it.
     keys : Keys, optional
         Without keys everybody may do everything, so the server answers only to names of this machine.
     limits : Limits, optional
@@ -63,7 +64,7 @@ class Server:
 
     def __init__(
         self,
-        indexes: Mapping[str, TextIndex],
+        indexes: Mapping[str, TextIndex | Callable[[Pool, Limits], Any]],
         *,
         keys: Keys | None = None,
         limits: Limits | None = None,
@@ -82,7 +83,10 @@ class Server:
         self.hosts = LOOPBACK | set(hosts)
         self.pool = Pool(threads or usable_cpus(), self.limits.waiting)
         self.indexes = {
-            name: Served(name, texts, self.pool, self.limits, writable=writable) for name, texts in indexes.items()
+            name: given(self.pool, self.limits)
+            if not isinstance(given, TextIndex)
+            else Served(name, given, self.pool, self.limits, writable=writable)
+            for name, given in indexes.items()
         }
         self.bodies = Bodies(self.limits.body, self.limits.receipt_seconds, 8 * self.limits.body)
         self.metrics = Metrics(self.pool, self.indexes)
@@ -90,6 +94,10 @@ class Server:
         self.ready = False
         self.announce: Callable[[], None] = lambda: None
         """Called once searches are answered."""
+        self.failure: BaseException | None = None
+        """Why they never will be: the model or the index cannot be read."""
+        self.give_up: Callable[[], None] = lambda: None
+        """Called then."""
         self.page = Page() if page else None
         self._router = Router(
             [
@@ -241,7 +249,7 @@ class Server:
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:
         loading = asyncio.create_task(asyncio.to_thread(self.load))
-        loading.add_done_callback(_report)
+        loading.add_done_callback(self._loaded)
         try:
             yield
         finally:
@@ -249,16 +257,17 @@ class Server:
                 await loading
             await asyncio.to_thread(self.close)
 
+    def _loaded(self, loading: asyncio.Task[None]) -> None:
+        if not loading.cancelled() and loading.exception() is not None:
+            self.failure = loading.exception()
+            _log.error("nothing can be answered: %s", self.failure)
+            self.give_up()
+
 
 def handed_on(scope: Scope) -> bool:
     """Tell whether a request comes from another process of ours, which has counted it."""
     server = scope.get("server")
     return server is not None and server[1] is None
-
-
-def _report(loading: asyncio.Task[None]) -> None:
-    if not loading.cancelled() and loading.exception() is not None:
-        _log.error("the model cannot be loaded: %s", loading.exception())
 
 
 class AccessFormatter(logging.Formatter):

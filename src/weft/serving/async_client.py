@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from weft.errors import WeftError
 from weft.serving.client import (
     TIMEOUT,
-    RemoteMatch,
+    RemoteMatches,
     RemoteSummary,
     _Connection,
     _library,
@@ -54,13 +54,13 @@ class AsyncRemoteIndex(_Connection):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def search(self, query: str | ArrayLike | TokenVectors, k: int = 10, **options: Any) -> list[RemoteMatch]:
+    async def search(self, query: str | ArrayLike | TokenVectors, k: int = 10, **options: Any) -> RemoteMatches:
         """Find the k most relevant documents."""
         return await self._do(self._calls.search(query, k, options))  # type: ignore[no-any-return]
 
     async def search_many(
         self, queries: Sequence[str] | TokenVectors, k: int = 10, **options: Any
-    ) -> list[list[RemoteMatch]]:
+    ) -> list[RemoteMatches]:
         """Find the k most relevant documents for each query, all from one committed state."""
         return await self._do(self._calls.search_many(queries, k, options))  # type: ignore[no-any-return]
 

@@ -48,6 +48,14 @@ class RemoteMatch(NamedTuple):
     spans: tuple[MatchedSpan, ...] = ()
 
 
+class RemoteMatches(list[RemoteMatch]):
+    """What a search found, best first; `missing` passages are in damaged parts of the index (`--on-damage skip`)."""
+
+    def __init__(self, matches: Iterable[RemoteMatch] = (), missing: int = 0) -> None:
+        super().__init__(matches)
+        self.missing = missing
+
+
 class RemoteSummary(NamedTuple):
     """What adding documents did; `ids` are those of all that were given."""
 
@@ -99,13 +107,13 @@ class _Calls:
         if not len(queries):
             return []
         answer = yield from self.post("/search", _plain(body))
-        return [[_match(hit) for hit in found["hits"]] for found in answer["results"]]
+        return [_matches(found) for found in answer["results"]]
 
     def search(self, query: str | ArrayLike | TokenVectors, k: int, options: Mapping[str, Any]) -> _Steps:
         if isinstance(query, str):  # one text: the server may answer it together with others
             body = {"query": query, "k": k, **{name: value for name, value in options.items() if value is not None}}
             answer = yield from self.post("/search", _plain(body))
-            return [_match(hit) for hit in answer["results"][0]["hits"]]
+            return _matches(answer["results"][0])
         vectors = query if isinstance(query, TokenVectors) else TokenVectors.from_list([np.asarray(query)])
         (found,) = yield from self.search_many(vectors, k, options)
         return found
@@ -253,13 +261,11 @@ class RemoteIndex(_Connection):
     def __contains__(self, id: object) -> bool:  # noqa: A002
         return isinstance(id, str) and bool(id) and self.get(id) is not None
 
-    def search(self, query: str | ArrayLike | TokenVectors, k: int = 10, **options: Any) -> list[RemoteMatch]:
+    def search(self, query: str | ArrayLike | TokenVectors, k: int = 10, **options: Any) -> RemoteMatches:
         """Find the k most relevant documents: ``alignment``, ``filter``, ``hybrid``, ``exact``, … as in `TextIndex`."""
         return self._do(self._calls.search(query, k, options))  # type: ignore[no-any-return]
 
-    def search_many(
-        self, queries: Sequence[str] | TokenVectors, k: int = 10, **options: Any
-    ) -> list[list[RemoteMatch]]:
+    def search_many(self, queries: Sequence[str] | TokenVectors, k: int = 10, **options: Any) -> list[RemoteMatches]:
         """Find the k most relevant documents for each query, all from one committed state."""
         return self._do(self._calls.search_many(queries, k, options))  # type: ignore[no-any-return]
 
@@ -342,6 +348,10 @@ def _sum(total: RemoteSummary, answer: Mapping[str, Any]) -> RemoteSummary:
         total.unchanged + answer["unchanged"],
         total.ids + tuple(answer["ids"]),
     )
+
+
+def _matches(found: Mapping[str, Any]) -> RemoteMatches:
+    return RemoteMatches(map(_match, found["hits"]), found.get("missing", 0))
 
 
 def _match(hit: Mapping[str, Any]) -> RemoteMatch:

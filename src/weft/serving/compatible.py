@@ -79,9 +79,9 @@ def served_model(call: Call, name: str | None) -> Served:
     if not call.server.ready:
         raise RefusedError(503, "the server is starting", retry=1)
     for one in served:
-        if name in (None, DEFAULT, one.name, one.texts.encoder.name):
+        if name in (None, DEFAULT, one.name, one.encoder.name):
             return one
-    known = ", ".join(dict.fromkeys(one.texts.encoder.name for one in served))
+    known = ", ".join(dict.fromkeys(one.encoder.name for one in served))
     raise invalid("model", "the request", f"a model that is served here: {known}", name)
 
 
@@ -110,7 +110,7 @@ async def rerank(call: Call) -> Any:
     return {
         "id": secrets.token_hex(16),
         "object": "list",
-        "model": served.texts.encoder.name,
+        "model": served.encoder.name,
         "results": results,
         "usage": {"total_tokens": tokens},
         "meta": {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
@@ -120,7 +120,7 @@ async def rerank(call: Call) -> Any:
 def _reranked(
     served: Served, request: RerankRequest, asked: str, texts: list[str], deadline: Deadline
 ) -> tuple[list[dict[str, Any]], int]:
-    encoder = served.texts.encoder
+    encoder = served.encoder
     query = served.cache.encode_query([asked])
     parts = []
     for text in texts:
@@ -160,7 +160,7 @@ async def multi_vector(call: Call) -> Any:
     request: MultiVectorRequest = call.body
     limits = call.server.limits
     served = served_model(call, request.model)
-    encoder = served.texts.encoder
+    encoder = served.encoder
     inputs = request.input if isinstance(request.input, list) else [request.input]
     limits.count(inputs, "input", "documents")
     texts = [limits.text(_text(given), "input", "text_characters") for given in inputs]

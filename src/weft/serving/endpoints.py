@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 JSON = b"application/json"
 LINES = (b"application/x-ndjson", b"application/jsonl")
+PACKED = b"application/msgpack"
 _encoder = msgspec.json.Encoder()
+_packer = msgspec.msgpack.Encoder()
 
 
 class GoneError(Exception):
@@ -66,6 +68,8 @@ class Endpoint:
         A deadline other than the server's.
     writer : bool
         Whether only the process that writes can answer.
+    packed : bool
+        Whether body and answer are msgpack and not JSON.
     """
 
     def __init__(
@@ -78,11 +82,14 @@ class Endpoint:
         lines: bool = False,
         seconds: float | None = None,
         writer: bool = False,
+        packed: bool = False,
     ) -> None:
         self._server, self._handler, self._needs, self._lines = server, handler, needs, lines
         self._seconds = seconds or server.limits.seconds
-        self._reads, self._writer = body is not None, writer
-        self._decoder = msgspec.json.Decoder(body) if self._reads and not lines else None
+        self._reads, self._writer, self._kind = body is not None, writer, PACKED if packed else JSON
+        self._decoder: msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any] | None = None
+        if self._reads and not lines:
+            self._decoder = msgspec.msgpack.Decoder(body) if packed else msgspec.json.Decoder(body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server, headers = self._server, scope["weft.headers"]
@@ -97,26 +104,29 @@ class Endpoint:
         body: Any = None
         if self._reads:
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-            if kind != JSON and not (self._lines and kind in LINES):
-                raise RefusedError(415, "the body must be JSON: content-type application/json")
+            if kind != self._kind and not (self._lines and kind in LINES):
+                name = "JSON" if self._kind == JSON else "msgpack"
+                raise RefusedError(415, f"the body must be {name}: content-type {self._kind.decode()}")
             data = await server.bodies.read(headers, receive)
             body = (data, kind in LINES) if self._decoder is None else decoded(self._decoder, data)
         call = Call(server, scope.get("path_params", {}), scope.get("query_string", b""), body, deadline, key)
         answer = await self._handler(call)
         if isinstance(answer, Text):
             await send_bytes(send, 200, answer.data, answer.kind)
+        elif self._kind == PACKED:
+            await send_bytes(send, 200, _packer.encode(answer), PACKED)
         else:
             await send_json(send, 200, answer)
 
 
-def decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
-    """Read JSON; what cannot be read is 400, what has the wrong fields or types 422."""
+def decoded(decoder: msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any], data: bytes) -> Any:
+    """Read a body; what cannot be read is 400, what has the wrong fields or types 422."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise RefusedError(422, f"the body is not as it should be: {error}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RefusedError(400, f"the body is not JSON: {str(error)[:200]}") from None
+        raise RefusedError(400, f"the body cannot be read: {str(error)[:200]}") from None
 
 
 async def send_json(send: Send, status: int, answer: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:

@@ -59,13 +59,13 @@ class Metrics:
         hits = CounterMetricFamily("weft_query_cache_hits", "Queries that need not be encoded.", labels=["index"])
         misses = CounterMetricFamily("weft_query_cache_misses", "Queries that were encoded.", labels=["index"])
         for name, served in self._indexes.items():
-            with served.texts.index.view() as view:
-                documents.add_metric([name], view.documents)
-                segments.add_metric([name], len(view.segments))
-            waiting.add_metric([name], served.writes.waiting)
-            begun.add_metric([name], served.writes.begun)
-            commits.add_metric([name], served.writes.commits)
-            if "cache" in vars(served):
-                hits.add_metric([name], served.cache.hits)
-                misses.add_metric([name], served.cache.misses)
+            found = served.gauges()
+            for key, family in (
+                *(("documents", documents), ("segments", segments), ("waiting", waiting), ("begun", begun)),
+                *(("commits", commits), ("hits", hits), ("misses", misses)),
+            ):
+                if key in found:
+                    family.add_metric([name], found[key])
         yield from (documents, segments, waiting, begun, commits, hits, misses)
+        for served in self._indexes.values():
+            yield from served.families()

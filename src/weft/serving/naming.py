@@ -36,12 +36,12 @@ def named(paths: list[Path]) -> dict[str, Path]:
     return found
 
 
-def open_indexes(paths: Mapping[str, Path], model: str | None = None) -> dict[str, TextIndex]:
+def open_indexes(paths: Mapping[str, Path], model: str | None = None, on_damage: str = "raise") -> dict[str, TextIndex]:
     """Open the indexes, all or none."""
     opened: dict[str, TextIndex] = {}
     try:
         for name, path in paths.items():
-            opened[name] = TextIndex.open(path, model=model)
+            opened[name] = TextIndex.open(path, model=model, on_damage=on_damage)
     except BaseException:
         for texts in opened.values():
             texts.close()

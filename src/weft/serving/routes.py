@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from weft.errors import invalid
-from weft.serving import compatible, schemas
+from weft.serving import compatible, parts, schemas
 from weft.serving.endpoints import Call, Handler, Text, decoded
 from weft.serving.limits import Limits
 from weft.serving.openapi import document
@@ -19,6 +19,13 @@ from weft.serving.telemetry import span
 _ADD = msgspec.json.Decoder(schemas.AddRequest)
 _LINE = msgspec.json.Decoder(schemas.DocumentIn)
 INDEX = "/v1/indexes/{name}"
+PARTS = {
+    "search": parts.PartRequest,
+    "tokens": parts.TokensRequest,
+    "words": parts.WordsRequest,
+    "lexical": parts.LexicalRequest,
+}
+"""What a router asks of a server."""
 
 
 async def search(call: Call) -> Any:
@@ -31,6 +38,15 @@ async def search(call: Call) -> Any:
         gen_ai__request__top_k=call.body.k,
     ):
         return await served.search(call.body, call.deadline)
+
+
+def _part(step: str) -> Handler:
+    answer = getattr(parts, step)
+
+    async def part(call: Call) -> Any:
+        return await answer(call.server.served(call.path["name"]), call.body, call.deadline)
+
+    return part
 
 
 async def explain(call: Call) -> Any:
@@ -107,9 +123,7 @@ async def indexes(call: Call) -> Any:
 async def compact(call: Call) -> Any:
     """Merge all segments now."""
     served = call.server.served(call.path["name"])
-    if not served.writable:
-        raise RefusedError(403, "this index is served for reading only")
-    await call.server.pool.run(served.texts.compact, call.deadline)
+    await served.compact(call.deadline)
     return await served.info(call.deadline)
 
 
@@ -150,6 +164,8 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     yield "POST", f"{INDEX}/matching", matching, {**read, "body": schemas.FilterRequest}
     yield "POST", f"{INDEX}/fields", fields, {**read, "body": schemas.FilterRequest}
     yield "POST", f"{INDEX}/encode", encode, {**read, "body": schemas.EncodeRequest}
+    for step, body in PARTS.items():
+        yield "POST", f"{INDEX}/parts/{step}", _part(step), {**read, "body": body, "packed": True}
     yield "POST", f"{INDEX}/documents", add, {**writes, "body": bytes, "lines": True}
     yield "POST", f"{INDEX}/documents/delete", delete, {**writes, "body": schemas.DeleteRequest}
     yield "GET", INDEX + "/documents/{id:path}", get, read

@@ -60,7 +60,11 @@ def run(
             await super().shutdown(sockets)
             self._captured_signals.clear()  # it was asked to stop and did: that is no failure
 
-    Calm(config).run(sockets=[listener, *also])
+    calm = Calm(config)
+    server.give_up = lambda: setattr(calm, "should_exit", True)
+    calm.run(sockets=[listener, *also])
+    if server.failure is not None:
+        raise server.failure
 
 
 def log_as_json(level: int = logging.INFO) -> None:

@@ -38,6 +38,8 @@ class SearchRequest(Request, kw_only=True):
     refine: int | None = None
     beta_q: float | None = None
     fields: tuple[Field, ...] = ("text", "metadata", "spans")
+    partial: bool = False
+    at_least: str | None = None
 
 
 class ExplainRequest(Request, kw_only=True):
@@ -124,10 +126,11 @@ class Hit(Struct, omit_defaults=True):
 
 
 class Found(Struct, omit_defaults=True):
-    """The hits of one query, best first."""
+    """The hits of one query, best first; `missing` counts passages in damaged parts of the index (--on-damage skip)."""
 
     hits: list[Hit]
     certified: bool
+    missing: int = 0
     tokens: list[QueryToken] | UnsetType = UNSET
 
 
@@ -137,6 +140,8 @@ class SearchAnswer(Struct):
     alignment: str
     results: list[Found]
     seconds: float
+    shards: int | UnsetType = UNSET
+    shards_ok: int | UnsetType = UNSET
 
 
 class ExplainAnswer(Struct):
@@ -166,12 +171,14 @@ class AddAnswer(Struct):
     updated: int
     unchanged: int
     ids: list[str]
+    version: str | UnsetType = UNSET
 
 
 class DeleteAnswer(Struct):
     """How many passages were there to be removed."""
 
     deleted: int
+    version: str | UnsetType = UNSET
 
 
 class MatchingAnswer(Struct):
@@ -218,6 +225,8 @@ class IndexInfo(Struct):
     model: str
     salience_weighs: bool
     writable: bool
+    fingerprint: str = ""
+    version: int = 0
 
 
 class IndexesAnswer(Struct):

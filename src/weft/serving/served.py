@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from prometheus_client.core import Metric
 
+from weft.encoders import Encoder
 from weft.errors import invalid
 from weft.explain import to_dict
 from weft.ingest import own_metadata, text_source
@@ -31,7 +33,14 @@ MATCHING = 10_000
 """Ids that are listed for a filter; the total is told."""
 
 
-class _Search(NamedTuple):
+def read_version(text: str) -> int:
+    """Read the version of an index that is served alone."""
+    if not text.isdecimal():
+        raise invalid("at_least", "the request", "the version that a write returned", text)
+    return int(text)
+
+
+class Search(NamedTuple):
     """Queries with their options, in the form in which searches are compared for answering them together."""
 
     k: int
@@ -42,6 +51,7 @@ class _Search(NamedTuple):
 
     @property
     def hits(self) -> bool:
+        """Whether the aligned pairs are wanted."""
         return bool({"spans", "snippet", "explanation"} & set(self.fields))
 
 
@@ -80,6 +90,38 @@ class Served:
         self.writes.close()
         self.texts.close()
 
+    @property
+    def encoder(self) -> Encoder:
+        """Of the index."""
+        return self.texts.encoder
+
+    async def compact(self, deadline: Deadline) -> None:
+        """Merge all segments now."""
+        self._check_writable()
+        await self.pool.run(self.texts.compact, deadline)
+
+    def gauges(self) -> dict[str, float]:
+        """Return what `weft.serving.metrics` shows of it."""
+        with self.texts.index.view() as view:
+            sizes = {"documents": view.documents, "segments": len(view.segments)}
+        writes = self.writes
+        made: dict[str, float] = {**sizes, "waiting": writes.waiting, "begun": writes.begun, "commits": writes.commits}
+        return made | ({"hits": self.cache.hits, "misses": self.cache.misses} if "cache" in vars(self) else {})
+
+    def families(self) -> Iterable[Metric]:
+        """Yield what else `weft.serving.metrics` shows of it."""
+        return ()
+
+    @property
+    def version(self) -> int:
+        """How many changes it has seen, where it follows a log of them; else 0."""
+        return 0
+
+    async def reach(self, version: int, deadline: Deadline) -> None:  # noqa: ARG002
+        """Return once this version can be read."""
+        if version > self.version:
+            raise RefusedError(409, f"version {version} is not here; this index follows no log")
+
     # -- searching -----------------------------------------------------------------------------------
 
     async def search(self, request: schemas.SearchRequest, deadline: Deadline) -> schemas.SearchAnswer:
@@ -92,11 +134,13 @@ class Served:
         for name in ("k", "n_probe", "k_prime", "refine"):
             limits.most(getattr(request, name), name)
         limits.alignment(request.alignment)
-        self._check_filter(request.filter)
+        self.check_filter(request.filter)
+        if request.at_least is not None:
+            await self.reach(read_version(request.at_least), deadline)
         options: dict[str, Any] = {"alignment": request.alignment, "filter": request.filter, "exact": request.exact}
         for name in ("n_probe", "k_prime", "refine", "beta_q"):
             options[name] = getattr(request, name)
-        search = _Search(request.k, tuple(options.items()), request.hybrid, tuple(dict.fromkeys(request.fields)))
+        search = Search(request.k, tuple(options.items()), request.hybrid, tuple(dict.fromkeys(request.fields)))
         alignment: str
         if request.vectors is not None:
             if request.hybrid is not None:
@@ -122,21 +166,22 @@ class Served:
             alignment, found = await self.pool.run(lambda: self._many(queries, search, deadline), deadline)
         return schemas.SearchAnswer(alignment, found, round(time.perf_counter() - begun, 6))
 
-    def _check_filter(self, text: str | None) -> None:
+    def check_filter(self, text: str | None) -> None:
+        """Refuse a filter that is too long or cannot be read."""
         if text is not None:
             if len(text) > self.limits.filter_characters:
                 most = f"at most {self.limits.filter_characters:,} characters"
                 raise invalid("filter", "the request", most, f"{len(text):,}")
             parse_filter(text)
 
-    def _by_text(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> list[tuple[str, schemas.Found]]:
+    def _by_text(self, queries: Sequence[str], search: Search, deadline: Deadline) -> list[tuple[str, schemas.Found]]:
         options = dict(search.options)
         with self.texts.view():
             answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
-            return [(str(answer.alignment), self._found(answer, search, deadline)) for answer in answers]
+            return [(str(answer.alignment), self.found(answer, search, deadline)) for answer in answers]
 
     def _in_turn(
-        self, queries: Sequence[str], search: _Search, deadline: Deadline
+        self, queries: Sequence[str], search: Search, deadline: Deadline
     ) -> Iterator[tuple[str, schemas.Found]]:
         """Encode queries in one run of the model, then answer each."""
         with self.texts.view():
@@ -145,7 +190,7 @@ class Served:
             for query in queries:
                 yield from self._by_text([query], search, deadline)
 
-    def _many(self, queries: Sequence[str], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
+    def _many(self, queries: Sequence[str], search: Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
         found = []
         with self.texts.view():  # one state for all; between two queries there is time to give up
             for query in queries:
@@ -153,7 +198,7 @@ class Served:
                 found += self._by_text([query], search, deadline)
         return found[0][0], [one for _, one in found]
 
-    def _by_vectors(self, arrays: list[Any], search: _Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
+    def _by_vectors(self, arrays: list[Any], search: Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
         index, found = self.texts.index, []
         with self.texts.view():
             options = {name: value for name, value in search.options if value is not None}
@@ -162,10 +207,11 @@ class Served:
                 query = TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64))
                 (ranking,) = index.search(query, search.k, hits=search.hits, **options)
                 behind = [(ranking, at) for at in range(len(ranking))]
-                found.append(schemas.Found(self._hits(ranking, behind, search), ranking.certified))
+                found.append(schemas.Found(self._hits(ranking, behind, search), ranking.certified, ranking.missing))
             return str(options.get("alignment") or index.alignment), found
 
-    def _found(self, answer: Answer, search: _Search, deadline: Deadline) -> schemas.Found:
+    def found(self, answer: Answer, search: Search, deadline: Deadline) -> schemas.Found:
+        """Return an answer with what was asked for."""
         ranking = answer.ranking
         if answer.lexical is None:
             behind: list[_Behind] = [(ranking, at) for at in range(len(ranking))]
@@ -176,12 +222,12 @@ class Served:
             for at, hit in enumerate(hits):
                 deadline.check()
                 self._explained(hit, answer, at, search)
-        found = schemas.Found(hits, ranking.certified)
+        found = schemas.Found(hits, ranking.certified, ranking.missing)
         if search.hits:
-            found.tokens = self._query_tokens(answer)
+            found.tokens = self.query_tokens(answer)
         return found
 
-    def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: _Search) -> list[schemas.Hit]:
+    def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
         """Return the results with what was asked for; what they are read for comes all at once."""
         hits = [schemas.Hit(*result) for result in ranking]
         wants = {name: name in search.fields for name in ("text", "metadata", "spans")}
@@ -197,7 +243,11 @@ class Served:
                 hit.spans = [] if scored is None else matched_spans(document.text, places, *scored)
         return hits
 
-    def _explained(self, hit: schemas.Hit, answer: Answer, at: int, search: _Search) -> None:
+    def bare(self, ids: Sequence[str], search: Search) -> list[schemas.Hit]:
+        """Return documents that token vectors did not find, with what was asked for."""
+        return self._hits(Ranking(list(ids), np.zeros(len(ids), np.float32)), [None] * len(ids), search)
+
+    def _explained(self, hit: schemas.Hit, answer: Answer, at: int, search: Search) -> None:
         options = {name: value for name, value in search.options if name in ("filter", "exact", "beta_q")}
         if "snippet" in search.fields:
             document = self.texts.get(hit.id)
@@ -208,7 +258,8 @@ class Served:
             why = self.texts.explain_answer(answer, hit.id, at + 1, **options)
             hit.explanation = None if why is None else to_dict(why)
 
-    def _query_tokens(self, answer: Answer) -> list[schemas.QueryToken]:
+    def query_tokens(self, answer: Answer) -> list[schemas.QueryToken]:
+        """Return the query's tokens as people read them."""
         tokens, made = answer.tokens, []
         ids = [] if tokens.token_ids is None else tokens.token_ids.tolist()
         for i, token in enumerate(ids):
@@ -226,7 +277,7 @@ class Served:
         limits.text(request.query, "query", "query_characters")
         limits.most(request.k, "k")
         limits.alignment(request.alignment)
-        self._check_filter(request.filter)
+        self.check_filter(request.filter)
         options: dict[str, Any] = {
             "alignment": request.alignment,
             "filter": request.filter,
@@ -309,21 +360,29 @@ class Served:
             sizes = {name: info[name] for name in names}
             weighs = info["salience_weighs"]
             model = self.texts.encoder.name
-            return schemas.IndexInfo(self.name, **sizes, model=model, salience_weighs=weighs, writable=self.writable)
+            return schemas.IndexInfo(
+                self.name,
+                **sizes,
+                model=model,
+                salience_weighs=weighs,
+                writable=self.writable,
+                fingerprint=info["encoder_fingerprint"],
+                version=self.version,
+            )
 
         made: schemas.IndexInfo = await self.pool.run(work, deadline)
         return made
 
     async def matching(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.MatchingAnswer:
         """Return the ids that a filter lets through."""
-        self._check_filter(request.filter)
+        self.check_filter(request.filter)
         wanted = "@id exists" if request.filter is None else request.filter
         ids = await self.pool.run(lambda: self.texts.matching(wanted), deadline)
         return schemas.MatchingAnswer(len(ids), ids[:MATCHING])
 
     async def fields(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.FieldsAnswer:
         """Return the metadata that is there, counted; once for each state of the index and filter."""
-        self._check_filter(request.filter)
+        self.check_filter(request.filter)
 
         def work() -> schemas.FieldsAnswer:
             with self.texts.index.view() as view:

@@ -47,6 +47,8 @@ class SearchResult(TypedDict):
 
     index: str
     results: list[Found]
+    missing: int
+    """Passages in damaged parts of the index, which could not be looked at"""
 
 
 class DocumentResult(TypedDict):
@@ -146,7 +148,7 @@ class Tools:
                         metadata=metadata,
                     )
                 )
-        return SearchResult(index=name, results=results)
+        return SearchResult(index=name, results=results, missing=answer.ranking.missing)
 
     def get_document(
         self,

@@ -34,7 +34,8 @@ def read_vectors(given: VectorQuery, dim: int, most: int) -> NDArray[np.floating
         if any(len(row) != dim for row in given.values):
             lengths = sorted({len(row) for row in given.values})[:5]
             raise invalid("values", "the request", f"rows of the index's dimension, {dim}", lengths)
-        array = np.array(given.values, dtype=np.float32).reshape(-1, dim)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+            array = np.array(given.values, dtype=np.float32).reshape(-1, dim)
     else:
         if given.dim is not None and given.dim != dim:
             raise invalid("dim", "the request", f"the index's dimension, {dim}", given.dim)

@@ -43,6 +43,7 @@ class Settings:
     access_log: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `Server`."""
+    on_damage: str = "raise"
 
 
 def supervise(number: int, settings: Settings, ready: Callable[[str], None]) -> None:
@@ -142,7 +143,7 @@ def _work(position: int, settings: Settings, folder: Path, pipe: Connection) -> 
         if settings.access_log:
             running.log_as_json()
         writer = folder / "writer.sock"
-        opened = open_indexes(settings.indexes, settings.model)
+        opened = open_indexes(settings.indexes, settings.model, settings.on_damage)
         server = Server(
             opened,
             keys=settings.keys,

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from weft.errors import DataError, WeftError, missing_extra
 from weft.sources.code import code
 from weft.sources.decoding import decode
-from weft.sources.extracted import Builder, Extracted, unix_lines
+from weft.sources.extracted import Builder, Extracted, clean_text, unix_lines
 from weft.sources.kinds import CODE
 from weft.sources.markdown import markdown
 
@@ -78,7 +78,7 @@ def _notebook(data: bytes) -> Extracted:
     cells = json.loads(decode(data))["cells"]
     made, headings = Builder(), list[tuple[int, str]]()
     for cell in cells:
-        text = "".join(cell["source"]).strip()
+        text = clean_text("".join(cell["source"]).strip())  # JSON can name half of a surrogate pair
         start = made.add(text)
         if cell["cell_type"] == "markdown" and text:
             headings += [(start + at, title) for at, title in markdown(text.encode()).headings]

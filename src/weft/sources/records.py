@@ -262,7 +262,10 @@ def _table(file: IO[bytes], kind: str, fields: Fields) -> Iterator[Row]:
 
 
 def _cells(text: io.TextIOWrapper, kind: str, fields: Fields) -> Iterator[Row]:
-    head = text.readline(LONGEST)
+    try:
+        head = text.readline(LONGEST)
+    except UnicodeError as error:
+        raise DataError(f"not readable as {text.encoding}: {error}") from None
     if "\x00" in head:
         raise DataError("binary, not text")
     options: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}  # TSV of this field quotes nothing
@@ -274,11 +277,12 @@ def _cells(text: io.TextIOWrapper, kind: str, fields: Fields) -> Iterator[Row]:
         columns = [name for name in (fields.id, fields.text, fields.title, *(fields.metadata or ())) if name]
         named = not (columns and all(name.isdigit() for name in columns))
         header = next(reader, []) if named else []
-        names = [_repaired(name).strip() for name in header]
+        names = [_repaired(name, text.encoding).strip() for name in header]
         for row in reader:
             if not any(row):
                 continue
-            cells = dict(zip(names or map(str, range(1, len(row) + 1)), map(_repaired, row), strict=False))
+            repaired = (_repaired(cell, text.encoding) for cell in row)
+            cells = dict(zip(names or map(str, range(1, len(row) + 1)), repaired, strict=False))
             value: Mapping[str, Any] | DataError = _typed(cells, fields)
             if names and len(row) > len(names):
                 value = DataError(f"{len(row)} cells under {len(names)} names")
@@ -291,12 +295,14 @@ def _cells(text: io.TextIOWrapper, kind: str, fields: Fields) -> Iterator[Row]:
         csv.field_size_limit(before)
 
 
-def _repaired(cell: str) -> str:
-    """Read anew what was not UTF-8 after all."""
+def _repaired(cell: str, encoding: str) -> str:
+    """Read anew what was not UTF-8 after all; of other encodings, put a mark for bytes that they do not have."""
     try:
         cell.encode()
     except UnicodeEncodeError:
-        return cell.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+        if encoding.startswith("utf-8"):
+            return cell.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+        return cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return cell
 
 

@@ -28,7 +28,7 @@ from weft.storage.database import (
     transaction,
 )
 from weft.storage.folder import check_folder
-from weft.storage.sums import row_sum, segment_sum
+from weft.storage.sums import row_sum, segment_sum, tombstones_sum
 from weft.types import Document
 
 __all__ = ["Catalogue", "SegmentRow"]
@@ -41,6 +41,7 @@ class Catalogue(CatalogueReading):
         super().__init__(folder, connection, version)
         self._stamp = stamp(folder)
         self._unfolded = 0  # bytes of the log when it could not be folded back
+        self._buried, self._unburied = list[int](), list[int]()  # in this transaction
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -130,7 +131,9 @@ class Catalogue(CatalogueReading):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Write: all of it or nothing, on disk when this returns."""
+        self._buried, self._unburied = [], []
         with faults_named(self.folder), transaction(self._db):
+            before = self.generation()
             if not self._current:
                 if schema.version(self._db) == schema.FORMAT_VERSION:
                     schema.look_directly(self._db)
@@ -141,7 +144,20 @@ class Catalogue(CatalogueReading):
                 "INSERT INTO settings VALUES ('generation', '1')"
                 " ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)"
             )
+            self._sum_tombstones(before)
         self._version = schema.FORMAT_VERSION
+
+    def _sum_tombstones(self, before: int) -> None:
+        """Say how many tombstones there are and their sum, from what was said of the commit `before` if that can be."""
+        known = self._tombstones_known(before)
+        if known is None:
+            buried, _ = self.tombstones(verify=False)
+            count, total = len(buried), tombstones_sum(buried)
+        else:
+            count = known[0] + len(self._buried) - len(self._unburied)
+            total = (known[1] + tombstones_sum(self._buried) - tombstones_sum(self._unburied)) % 2**64
+        value = json.dumps([self.generation(), count, total])
+        self._db.execute("INSERT OR REPLACE INTO settings VALUES ('tombstones', ?)", (value,))
 
     def fold_log(self) -> None:
         """Keep SQLite's log short where readers never leave it; after a transaction."""
@@ -169,10 +185,13 @@ class Catalogue(CatalogueReading):
 
     def delete(self, id: str) -> bool:  # noqa: A002
         """Remove a document; False if there was none."""
-        buried = self._db.execute("INSERT INTO tombstones (doc) SELECT doc FROM documents WHERE id = ?", (id,)).rowcount
-        if buried:
-            self._db.execute("DELETE FROM documents WHERE id = ?", (id,))
-        return bool(buried)
+        number = self.number(id)
+        if number is None:
+            return False
+        self._db.execute("INSERT INTO tombstones (doc) VALUES (?)", (number,))
+        self._db.execute("DELETE FROM documents WHERE id = ?", (id,))
+        self._buried.append(number)
+        return True
 
     def drop_segment(self, segment: int) -> None:
         """Forget a segment; refuse if it is gone, so that no document is put in twice by two merges of it."""
@@ -181,7 +200,9 @@ class Catalogue(CatalogueReading):
 
     def drop_tombstones(self, numbers: Iterable[int]) -> None:
         """Forget tombstones of documents that no segment holds any more."""
-        self._db.executemany("DELETE FROM tombstones WHERE doc = ?", ((int(number),) for number in numbers))
+        for number in map(int, numbers):
+            if self._db.execute("DELETE FROM tombstones WHERE doc = ?", (number,)).rowcount:
+                self._unburied.append(number)
 
     def set(self, key: str, value: Any) -> None:
         """Store a setting."""
@@ -215,7 +236,13 @@ class Catalogue(CatalogueReading):
 
     def bury(self, numbers: Iterable[int]) -> None:
         """Add tombstones for numbers that no document has."""
-        self._db.executemany("INSERT OR IGNORE INTO tombstones (doc) VALUES (?)", ((int(n),) for n in numbers))
+        for number in map(int, numbers):
+            if self._db.execute("INSERT OR IGNORE INTO tombstones (doc) VALUES (?)", (number,)).rowcount:
+                self._buried.append(number)
+
+    def sum_tombstones_anew(self) -> None:
+        """Let this transaction's end count all tombstones, whatever was said of them."""
+        self._db.execute("DELETE FROM settings WHERE key = 'tombstones'")
 
     def raise_generation(self, least: int) -> None:
         """Let the number of this commit be more than `least`."""

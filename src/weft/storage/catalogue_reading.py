@@ -15,11 +15,16 @@ from weft.errors import CorruptIndexError
 from weft.storage import schema
 from weft.storage.database import FILE, faults_named
 from weft.storage.folder import is_segment_name
-from weft.storage.sums import checks_id, row_sum, segment_sum, settings_sum
+from weft.storage.sums import checks_id, row_sum, segment_sum, settings_sum, tombstones_sum
 from weft.types import PASSAGE_SEPARATOR, Document
 
 _MARKS = 500
 """Parameters in one query: SQLite allows 999 even where it was built long ago."""
+
+
+def _any_text(data: bytes) -> str:
+    """Decode bytes that may be no text; then the checksum is of another."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 class SegmentRow(NamedTuple):
@@ -81,17 +86,32 @@ class CatalogueReading:
             rows.append(row)
         return rows
 
-    def tombstones(self, after: int = 0) -> tuple[NDArray[np.int64], int]:
+    def tombstones(self, after: int = 0, *, verify: bool = True) -> tuple[NDArray[np.int64], int]:
         """Return the numbers of documents that no longer count, those buried since `after`; and what to say next time.
 
-        The first format keeps no order of burials: there it is always all of them.
+        The first format keeps no order of burials: there it is always all of them. All of them are verified by their
+        number and sum, `verify=False` excepted; what is buried later is not.
         """
         ordered = self._version > schema.FIRST_VERSION
         rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if ordered else 0,))
         last = rows[-1][0] if rows and ordered else after
         if not all(isinstance(doc, int) for _, doc in rows):
             raise CorruptIndexError(f"{self.file}: damaged: the list of deleted documents")
-        return np.array([doc for _, doc in rows], dtype=np.int64), last
+        numbers = np.array([doc for _, doc in rows], dtype=np.int64)
+        if verify and after == 0 and self._current:
+            known = self._tombstones_known(self.generation())
+            if known is not None and known != (len(numbers), tombstones_sum(numbers)):
+                raise CorruptIndexError(f"{self.file}: damaged: checksum of the list of deleted documents")
+        return numbers, last
+
+    def _tombstones_known(self, generation: int) -> tuple[int, int] | None:
+        """Return how many tombstones there are and their sum; None if the writer of this state did not say."""
+        found = self._all("SELECT value FROM settings WHERE key = 'tombstones'")
+        try:
+            said, count, total = map(int, json.loads(found[0][0])) if found else (-1, 0, 0)
+        except (TypeError, ValueError, RecursionError):
+            raise CorruptIndexError(f"{self.file}: damaged: checksum of the list of deleted documents") from None
+        return (count, total) if said == generation else None
 
     @property
     def _current(self) -> bool:
@@ -145,12 +165,16 @@ class CatalogueReading:
     def torn(self) -> dict[int, str]:
         """Return the numbers and ids of all documents whose rows are not as they were written."""
         found = {}
-        with faults_named(self.folder):
-            for number, *row in self._db.execute(f"SELECT doc, {self._columns} FROM documents"):
-                try:
-                    self._document(*row)
-                except CorruptIndexError:
-                    found[int(number)] = str(row[0])
+        usual, self._db.text_factory = self._db.text_factory, _any_text
+        try:
+            with faults_named(self.folder):
+                for number, *row in self._db.execute(f"SELECT doc, {self._columns} FROM documents"):
+                    try:
+                        self._document(*row)
+                    except CorruptIndexError:
+                        found[int(number)] = str(row[0]).encode("utf-8", "replace").decode()
+        finally:
+            self._db.text_factory = usual
         return found
 
     def _where(self, columns: str, wanted: Sequence[int] | Sequence[str], column: str = "doc") -> Iterator[Any]:
@@ -228,14 +252,37 @@ class CatalogueReading:
         """
         row = "documents.lexical_row" if self._version == schema.FIRST_VERSION else "documents.doc"
         query = (
-            f"SELECT documents.id, -bm25(lexical) FROM lexical JOIN documents ON {row} = lexical.rowid"
+            f"SELECT documents.id, -bm25(lexical), {self._sum} FROM lexical JOIN documents ON {row} = lexical.rowid"
             f" WHERE lexical MATCH ? AND {condition} ORDER BY bm25(lexical), documents.doc LIMIT ?"
         )
-        return [(found[0], found[1]) for found in self._all(query, (match, *parameters, limit))]
+        found = self._all(query, (match, *parameters, limit))
+        for name, _, stored in found:
+            if not checks_id(stored, name):
+                raise self._torn(name)
+        return [(name, score) for name, score, _ in found]
 
     def lexical_count(self, match: str) -> int:
         """Return how many documents match an FTS5 expression."""
         return int(self._all("SELECT count(*) FROM lexical WHERE lexical MATCH ?", (match,))[0][0])
+
+    def lexical_sizes(self) -> tuple[int, int]:
+        """Return how many documents the lexical index has, and of how many words."""
+        (row,) = self._all("SELECT block FROM lexical_data WHERE id = 1") or [(b"",)]  # FTS5's record of totals
+        documents, words = (*_varints(row[0]), 0, 0)[:2]
+        return documents, words
+
+    def lexical_rows(self, match: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return number, BM25 and length in words of each document that matches an FTS5 expression."""
+        row = "documents.lexical_row" if self._version == schema.FIRST_VERSION else "documents.doc"
+        query = (
+            "SELECT documents.doc, -bm25(lexical), lexical_docsize.sz FROM lexical"
+            f" JOIN documents ON {row} = lexical.rowid JOIN lexical_docsize ON lexical_docsize.id = lexical.rowid"
+            " WHERE lexical MATCH ?"
+        )
+        rows = self._all(query, (match,))
+        numbers = np.array([found[0] for found in rows], dtype=np.int64)
+        scores = np.array([found[1] for found in rows], dtype=np.float64)
+        return numbers, scores, np.array([_varints(found[2])[0] for found in rows], dtype=np.int64)
 
     def numbers(self) -> NDArray[np.int64]:
         """Return the numbers of all documents."""
@@ -244,3 +291,14 @@ class CatalogueReading:
     def _all(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         with faults_named(self.folder):
             return self._db.execute(query, parameters).fetchall()
+
+
+def _varints(data: bytes) -> list[int]:
+    """Read SQLite's integers of variable length, seven bits a byte, the highest first."""
+    found, value = [], 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(value)
+            value = 0
+    return found

@@ -73,6 +73,7 @@ def check(store: Store) -> Report:
                 if mark > generation:
                     problems.append(f"{catalogue.file}: commits {generation + 1} to {mark} are missing")
                 problems += _row_problems(catalogue)
+                problems += _tombstone_problems(catalogue)
                 for row, segment in zip(rows, opened, strict=True):
                     problems += _segment_problems(store, row, segment)
                 segments = [segment for segment in opened if isinstance(segment, Segment)]
@@ -94,6 +95,13 @@ def _row_problems(catalogue: Catalogue) -> Iterator[str]:
         yield str(error)
         return
     yield from (f"{catalogue.file}: checksum of document {name!r}" for name in list(torn.values())[:_LISTED])
+
+
+def _tombstone_problems(catalogue: Catalogue) -> Iterator[str]:
+    try:
+        catalogue.tombstones()
+    except CorruptIndexError as error:
+        yield str(error)
 
 
 def _open(store: Store, row: SegmentRow) -> Segment | CorruptIndexError:
@@ -132,7 +140,7 @@ def _document_problems(catalogue: Catalogue, segments: list[Segment]) -> Iterato
         numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in segments)])
     except CorruptIndexError:  # told already
         return
-    documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones()
+    documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones(verify=False)
     file = catalogue.file
     stored, uses = np.unique(numbers, return_counts=True)
     yield from _each(stored[uses > 1], f"{file}: two segments hold document {{}}")

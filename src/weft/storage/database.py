@@ -28,6 +28,7 @@ UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """What a damaged database raises: SQLite's complaint may quote bytes of it, which Python cannot decode."""
 _TOO_MUCH = ("too large", "too many", "stack overflow", "too complex", "LIKE or GLOB pattern")
+_NO_TEXT = "Could not decode to UTF-8"
 _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
@@ -166,9 +167,10 @@ def faults_named(folder: Path) -> Iterator[None]:
                 f"the index at {folder} cannot be read or written now: {error}; "
                 "all that was committed before is unharmed"
             ) from error
-        # SQLite, and its lexical index above all, take what could not be read for damage: look again.
+        # SQLite, and its lexical index above all, take what could not be read for damage: look again. Bytes that are no
+        # text are damage that SQLite does not look for.
         unreadable = _unreadable(folder)
-        if unreadable is not None or _sound(folder):
+        if unreadable is not None or (_NO_TEXT not in str(error) and _sound(folder)):
             raise StorageError(
                 f"the index at {folder} could not be read: {unreadable or error}; nothing says that it is damaged"
             ) from error
@@ -198,7 +200,7 @@ def _sound(folder: Path) -> bool:
     try:
         db = connect(folder)
         try:
-            if db.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+            if db.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
                 return False
             with transaction(db):
                 db.execute("INSERT INTO lexical(lexical, rank) VALUES ('integrity-check', 1)")

@@ -14,6 +14,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "bits": (int,),
     "encoder": (str,),
     "beta_d": (float, int, type(None)),
+    "keep": (float, int),
     "weights": (bool,),
     "reading": (bool,),
     "model": (str,),
@@ -63,4 +64,7 @@ def checked_settings(stored: dict[str, Any], file: Path) -> dict[str, Any]:
                 raise CorruptIndexError(f"{file}: damaged: the setting {name!r} is {value!r}")
     if not 1 <= stored["dim"] <= 65536 or stored["bits"] not in (8, 4, 2):
         raise CorruptIndexError(f"{file}: damaged: dimension {stored['dim']}, bits {stored['bits']}")
+    for name in ("beta_d", "keep"):
+        if stored.get(name) is not None and not 0 < stored[name] <= 1:
+            raise CorruptIndexError(f"{file}: damaged: the setting {name!r} is {stored[name]!r}")
     return stored

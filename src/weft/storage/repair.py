@@ -141,12 +141,19 @@ class _Repair:
     def __init__(self, store: Store, mark: int, lost_commits: int) -> None:
         self.store, self.mark, self.lost_commits = store, mark, lost_commits
         self.notes: list[str] = []
+        self.resum = False
+        """Whether the list of deleted documents is not the one that was written"""
 
     def run(self) -> Repaired:
         lexical = self._lexical_problems()
         with self.store.reading_catalogue() as catalogue:
             rows, torn = catalogue.segments(), catalogue.torn()
-            documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones()
+            documents, (tombstones, _) = catalogue.numbers(), catalogue.tombstones(verify=False)
+            try:
+                catalogue.tombstones()
+            except CorruptIndexError as error:
+                self.resum = True
+                self._note(error)
         documents = np.setdiff1d(documents, np.array(sorted(torn), np.int64))
         kept, strays = np.zeros(0, np.int64), np.array(sorted(torn), np.int64)
         damages: list[_Damage] = []
@@ -173,7 +180,7 @@ class _Repair:
             if number:
                 self.notes.append(f"{number} {what}")
         self.notes += [f"the lexical index was made anew: {line}" for line in lexical]
-        return self._commit(damages, changes) if damages or changes or self.lost_commits else Repaired()
+        return self._commit(damages, changes) if damages or changes or self.lost_commits or self.resum else Repaired()
 
     def _lexical_problems(self) -> list[str]:
         catalogue = Catalogue.open(self.store.folder)
@@ -218,6 +225,8 @@ class _Repair:
         with ExitStack() as stack:
             new = [self._rewritten(damage, stack.enter_context(store.new_file())) for damage in damages if damage.some]
             with store.committing() as writing:
+                if self.resum:
+                    writing.sum_tombstones_anew()
                 changes.apply(writing, [document.id for document in lost.values()])
                 writing.raise_generation(self.mark)  # no reader takes a new state for one that was lost
                 for damage in damages:

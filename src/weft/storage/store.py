@@ -26,6 +26,7 @@ from weft.storage.documents import checked, checked_settings
 from weft.storage.merger import Merger, codec_for
 from weft.storage.opening import created, discard, opened
 from weft.storage.operations import Addition, Operation, commit, new_segments
+from weft.storage.pooling import pool
 from weft.storage.pruning import prune
 from weft.storage.segments import Segment, StoredTokens
 from weft.storage.segments.writing import write_segment
@@ -63,6 +64,7 @@ class Store:
         self.encoder_fingerprint: str = settings["encoder"]
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
+        self.keep: float | None = settings.get("keep")
         self.salience_weighs: bool = settings.get("weights", True)
         self.reads: bool = settings.get("reading", True)
         self.model: str = settings.get("model", "")
@@ -83,6 +85,7 @@ class Store:
         encoder_fingerprint: str = "",
         bits: int = 8,
         beta_d: float | None = None,
+        keep: float | None = None,
         salience_weighs: bool = True,
         model: str = "",
         reading: bool = True,
@@ -102,6 +105,9 @@ class Store:
             Bits a coordinate in large segments: about 155, 72 or 40 bytes a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
+        keep : float, optional
+            Store this part of each document's vectors: similar tokens are pooled, and below a fifth the least salient
+            are left out first (`weft.storage.pooling`). Not together with `beta_d`.
         salience_weighs : bool
             Whether saliences weigh the scores (ALIGNER eq. 2), or only choose the tokens that β_d and β_q keep.
         model : str
@@ -117,10 +123,14 @@ class Store:
             raise invalid("bits", "Store.create", "8, 4 or 2", bits)
         if beta_d is not None:
             check_fraction(beta_d, "beta_d", "Store.create")
+        if keep is not None:
+            keep = check_fraction(keep, "keep", "Store.create")
+            if beta_d is not None:
+                raise invalid("keep", "Store.create", "left out where beta_d is given", keep)
         if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 65536:
             raise invalid("dim", "Store.create", "an integer from 1 to 65536", dim)
         folder = Path(folder)
-        settings = {
+        settings: dict[str, Any] = {
             "dim": dim,
             "encoder": encoder_fingerprint,
             "bits": bits,
@@ -129,6 +139,8 @@ class Store:
             "weights": bool(salience_weighs),
             "reading": bool(reading),
         }
+        if keep is not None:
+            settings["keep"] = keep
         catalogue = created(folder, settings)
         try:
             return cls(folder, catalogue, merge=merge)
@@ -280,7 +292,7 @@ class Store:
         return Writer(self, documents=documents, megabytes=megabytes, seconds=seconds)
 
     def addition(self, documents: Iterable[Document | str], vectors: TokenVectors) -> Addition:
-        """Check documents that are to be added, and prune them as the index does."""
+        """Check documents that are to be added, and prune or pool them as the index does."""
         listed = [checked(d) for d in documents]
         if len(listed) != len(vectors):
             raise invalid("vectors", "add", f"one text for each of the {len(listed)} documents", len(vectors))
@@ -288,6 +300,8 @@ class Store:
             raise invalid("vectors", "add", f"of the index's dimension, {self.dim}", vectors.dim)
         if self.beta_d is not None and listed:
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
+        if self.keep is not None:
+            vectors = pool(vectors, self.keep)
         return Addition(listed, vectors)
 
     def write(self, operations: Sequence[Operation], *, flat: bool = False) -> int:
@@ -380,6 +394,7 @@ class Store:
                 "alignment": self.alignment,
                 "bits": self.bits,
                 "beta_d": self.beta_d,
+                "keep": self.keep,
                 "salience_weighs": self.salience_weighs,
                 "reading": self.reads,
                 "bytes": sum(_size(path) for path in self.folder.rglob("*")),

@@ -82,6 +82,7 @@ class TextIndex(Writing, Asynchronous):
         model: str | Path | None = None,
         bits: int = 8,
         beta_d: float | None = None,
+        keep: float | None = None,
         lock: bool = False,
         on_damage: str = "raise",
     ) -> Self:
@@ -96,7 +97,7 @@ class TextIndex(Writing, Asynchronous):
         model : str or Path, optional
             A model's folder or name, loaded at once. By default the one that the index remembers, loaded when it is
             needed; of a new index, the one that comes with weft.
-        bits, beta_d
+        bits, beta_d, keep
             Of a new index, as for `Index.create`.
         lock : bool
             Take the writer's lock now and keep it, before work that would be in vain without it.
@@ -106,7 +107,7 @@ class TextIndex(Writing, Asynchronous):
         """
         path, wanted = Path(path), None if model is None else str(model)
         new = create and not is_taken(path)
-        made = cls._create(path, wanted, bits, beta_d) if new else cls(open_index(path, on_damage))
+        made = cls._create(path, wanted, bits, beta_d, keep) if new else cls(open_index(path, on_damage))
         try:
             if lock:
                 made.lock()
@@ -118,7 +119,7 @@ class TextIndex(Writing, Asynchronous):
         return made
 
     @classmethod
-    def _create(cls, path: Path, model: str | None, bits: int, beta_d: float | None) -> Self:
+    def _create(cls, path: Path, model: str | None, bits: int, beta_d: float | None, keep: float | None) -> Self:
         encoder = Encoder.load(model)
         if beta_d is not None and not encoder.has_salience:
             raise InvalidParameterError(f"beta_d must be left out: {encoder.name} has no saliences to choose tokens by")
@@ -128,6 +129,7 @@ class TextIndex(Writing, Asynchronous):
             encoder_fingerprint=encoder.fingerprint,
             bits=bits,
             beta_d=beta_d,
+            keep=keep,
             salience_weighs=encoder.salience_weighs,
             model=model_reference(model),
         )

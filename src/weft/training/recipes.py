@@ -59,8 +59,12 @@ class ModelSettings:
     frozen_layers: int = 0
     """How many of the first layers (and the embeddings) stay as they are."""
     dropout: float | None = None
+    search: str = ""
+    """The alignment that an index of its vectors searches by; empty for the one it is trained with."""
 
     def __post_init__(self) -> None:
+        if self.search:
+            Alignment.parse(self.search)
         if self.projection not in ("pca", "random", "none"):
             raise invalid("model.projection", "the recipe", "'pca', 'random' or 'none'", self.projection)
         if self.skiplist not in ("", "punctuation"):

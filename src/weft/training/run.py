@@ -91,7 +91,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         with open(output / "log.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in trainer.state.log_history)
         run.model.save_pretrained(str(output / "model"))
-        write_own_alignment(output / "model", recipe.loss.alignment)
+        write_own_alignment(output / "model", recipe.loss.alignment, recipe.model.search)
     return output / "model"
 
 

@@ -73,7 +73,7 @@ async function search() {
   try {
     const answer = await api.search(state.index, body, mine.signal);
     if (mine !== running) return;
-    const { hits, tokens } = answer.results[0];
+    const { hits, tokens, missing = 0 } = answer.results[0];
     const sameQuestion = last?.asked === asked && last.alignment !== state.alignment;
     const context = {
       index: state.index, query: state.query, filter, words: queryWords(state.query, tokens ?? []),
@@ -82,7 +82,7 @@ async function search() {
     last = { asked, alignment: state.alignment, order: hits.map((hit) => hit.id) };
     problem(null);
     results(hits, context);
-    by("status").textContent = `${plural(hits.length, "result")} of ${plural(info().documents, "passage")} in ${Math.max(1, Math.round(answer.seconds * 1000))} ms`;
+    by("status").textContent = `${plural(hits.length, "result")} of ${plural(info().documents, "passage")} in ${Math.max(1, Math.round(answer.seconds * 1000))} ms${missing ? `; ${plural(missing, "passage")} could not be looked at: the index is damaged` : ""}`;
   } catch (error) {
     if (error.name !== "AbortError" && mine === running) problem(error);
   }

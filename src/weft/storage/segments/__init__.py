@@ -9,10 +9,22 @@ from weft.storage.codecs import codec_of
 from weft.storage.segments.base import Segment, StoredTokens, in_parts
 from weft.storage.segments.coded import CodedSegment
 from weft.storage.segments.flat import FlatSegment
-from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Terms
+from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Sample, Terms
 from weft.storage.validation import check_kinds
 
-__all__ = ["Allowed", "Bar", "Effort", "Found", "Plan", "Segment", "StoredTokens", "Terms", "in_parts", "open_segment"]
+__all__ = [
+    "Allowed",
+    "Bar",
+    "Effort",
+    "Found",
+    "Plan",
+    "Sample",
+    "Segment",
+    "StoredTokens",
+    "Terms",
+    "in_parts",
+    "open_segment",
+]
 
 
 def open_segment(path: Path, first: int = 0, *, trusted: bool = False, copied: bool = False) -> Segment:

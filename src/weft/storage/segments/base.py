@@ -20,7 +20,7 @@ from weft import _native
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import Arrays
 from weft.storage.codecs.clustering import Floats
-from weft.storage.segments.plan import Allowed, Bar, Found, Plan
+from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Sample
 from weft.storage.segments.reading import Spans, unpack_salience, unpack_spans
 from weft.types import TokenVectors
 
@@ -218,6 +218,26 @@ class Segment(ABC):
         self, query: TokenVectors, plan: Plan, allowed: Allowed, into: _native.TokenRetrieval, base: int
     ) -> None:
         """Add the tokens of allowed documents that can be among the best k′ of a query token (XTR eq. 3)."""
+
+    @abstractmethod
+    def sample_tokens(self, query: TokenVectors, into: _native.TokenRetrieval, sample: Sample, share: float) -> None:
+        """Add the best `share` of some tokens, in the place of document 0: only their similarities are of interest."""
+
+    def sample(self, allowed: Allowed, first: int, every: int) -> Sample:
+        """Return one in `every` tokens of the allowed documents. The last sample is kept: queries share it."""
+        known = self._last_sample
+        if known is not None and known[0] is allowed.mask and known[1:3] == (first, every):
+            return known[3]
+        lengths = np.diff(self.offsets) if allowed.mask is None else np.where(allowed.mask, np.diff(self.offsets), 0)
+        ends = np.cumsum(lengths)
+        places = np.arange(first, ends[-1] if len(ends) else 0, every)
+        documents = np.searchsorted(ends, places, side="right")
+        rows = self.offsets[documents] + places - (ends[documents] - lengths[documents])
+        made = Sample(rows.astype(np.int64), np.unique(documents).astype(np.int64))
+        self._last_sample = (allowed.mask, first, every, made)
+        return made
+
+    _last_sample: tuple[NDArray[np.bool_] | None, int, int, Sample] | None = None
 
     @abstractmethod
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.storage.codecs.clustering import Floats, encode
 from weft.storage.segments.base import Segment, in_parts
-from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Terms
+from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Sample, Terms
 from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents, similarities
 from weft.types import TokenVectors
 
@@ -94,6 +94,17 @@ class FlatSegment(Segment):
         for some in in_parts(self, self.with_tokens(allowed.mask)):
             documents = self.select(some)
             into.add(similarities(query, documents), documents.offsets, base + some)
+
+    def sample_tokens(
+        self,
+        query: TokenVectors,
+        into: _native.TokenRetrieval,
+        sample: Sample,
+        share: float,  # noqa: ARG002
+    ) -> None:
+        self._arrays.verify_rows("values", sample.rows, sample.rows + 1)
+        values = self._arrays["values"][sample.rows].astype(np.float32)
+        into.add((query.values @ values.T).astype(np.float32), np.array([0, len(values)]), np.zeros(1, np.int64))
 
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         return query, self.select(ordinals)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import _native
 from weft.alignment import Alignment
-from weft.types import Hits
+from weft.types import Hits, TokenRetrieval
 
 SPARE = 4
 """This many more documents than asked for are ranked with the unrounded query."""
@@ -32,6 +33,20 @@ class Allowed(NamedTuple):
     def within(self, mask: NDArray[np.bool_]) -> Allowed:
         """Return those that another mask lets through, too."""
         return Allowed.of(mask if self.mask is None else self.mask & mask)
+
+
+@dataclass
+class Sample:
+    """Some tokens of a segment."""
+
+    rows: NDArray[np.int64]
+    """Which tokens."""
+    documents: NDArray[np.int64]
+    """Whose they are, each once, ascending."""
+    asked: int = 0
+    """How many queries were compared with them one by one."""
+    laid_out: _native.TokenSample | None = None
+    """The same by cells, which costs more to make than one comparison and less to compare with."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,8 @@ class Plan:
     """How many there are in all segments: a segment's effort is by its share of them."""
     missing: NDArray[np.float32] | None = None
     """(n,) what a query token counts where it finds less (XTR eq. 4), if scores come from floors."""
+    retrieval: TokenRetrieval | None = None
+    """How tokens were retrieved from a larger collection that this one is a part of (XTR)."""
 
     def with_floors(self, missing: NDArray[np.float32]) -> Plan:
         """Return the plan of a sum of max in which a query token counts m_i, `missing` (n,), at the least."""

@@ -1,0 +1,226 @@
+"""``weft cluster VERB …``: one index on many machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.cli.opening import Model
+from weft.cli.serve import Host, KeysFile, Port, known_keys, server_room
+from weft.errors import DataError, missing_extra
+
+cluster = typer.Typer(name="cluster", help="One index on many machines.", no_args_is_help=True, rich_markup_mode=None)
+Name = Annotated[str, typer.Option("--name", help="What clients call the index.")]
+ShardKey = Annotated[
+    str | None, typer.Option("--shard-key", envvar="WEFT_SHARD_KEY", help="The key that the shards' servers ask for.")
+]
+
+
+@cluster.command("replica")
+def replica(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="A folder or s3://bucket/prefix.")],
+    shard: Annotated[int, typer.Option("--shard", min=0, help="Which shard of the version.")],
+    folder: Annotated[Path, typer.Option("--folder", help="Where this process keeps its copy.")],
+    version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    keys: KeysFile = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at a time.")] = None,
+    model: Model = None,
+) -> None:
+    """Serve one shard of a store; it follows the shard's log, and writes to it."""
+    running = server_room()
+    from weft.cluster.replica import open_replica
+    from weft.cluster.replica import replica as served
+    from weft.cluster.store import ShardStore
+    from weft.serving.api import Server
+    from weft.serving.naming import listening
+
+    known = known_keys(keys)
+    running.check_exposed(host, known)
+    texts = open_replica(ShardStore(store), shard, folder, version=version, model=None if model is None else str(model))
+    name = f"shard{shard}"
+    options: dict[str, Any] = {"keys": known, "threads": threads, "page": False}
+    server = Server({name: served(name, texts)}, **options)
+    running.run(
+        server,
+        listening(host, port),
+        ready=lambda address: typer.echo(f"weft: serving {name} ({len(texts):,} passages) at {address}", err=True),
+    )
+
+
+@cluster.command("route")
+def route(
+    shards: Annotated[
+        list[str],
+        typer.Option("--shard", metavar="URL[,URL…]", help="The servers of one shard, the one that writes first."),
+    ],
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    keys: KeysFile = None,
+    name: Name = "index",
+    shard_key: ShardKey = None,
+    writable: Annotated[
+        bool, typer.Option("--writable", help="Add and delete; documents lie in shards by the hash of their ids.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Queries that are encoded at a time.")] = None,
+    model: Model = None,
+) -> None:
+    """Serve shards that are served elsewhere (weft serve) as one index."""
+    running = server_room()
+    from weft.cluster.routing import ShardAt, router
+    from weft.serving.api import Server
+    from weft.serving.naming import listening
+
+    known = known_keys(keys)
+    running.check_exposed(host, known)
+    at = [ShardAt(tuple(url.strip() for url in given.split(",") if url.strip())) for given in shards]
+    if not all(shard.urls for shard in at):
+        raise DataError("--shard needs at least one address: --shard http://10.0.0.1:8080,http://10.0.0.2:8080")
+    made = router(name, at, model=None if model is None else str(model), key=shard_key, writable=writable)
+    options: dict[str, Any] = {"keys": known, "threads": threads}
+    server = Server({name: made}, **options)
+    running.run(
+        server,
+        listening(host, port),
+        ready=lambda address: typer.echo(f"weft: serving {name} ({len(at)} shards) at {address}", err=True),
+    )
+
+
+Store = Annotated[str, typer.Argument(metavar="STORE", help="A folder or s3://bucket/prefix.")]
+Address = Annotated[str, typer.Option("--address", envvar="RAY_ADDRESS", help="Of the Ray cluster.")]
+
+
+def _control() -> Any:
+    try:
+        from weft.cluster import control
+    except ModuleNotFoundError as error:
+        raise missing_extra(str(error.name), "cluster", "weft cluster") from None
+    return control
+
+
+@cluster.command("index")
+def index(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders all nodes can read.")],
+    store: Annotated[str, typer.Option("-o", "--output", metavar="STORE", help="A folder or s3://bucket/prefix.")],
+    shards: Annotated[int, typer.Option("--shards", help="How many parts.")] = 4,
+    bits: Annotated[int, typer.Option("--bits", help="Bits a coordinate: 8, 4 or 2.")] = 8,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes with a model.")] = None,
+    address: Address = "auto",
+    model: Model = None,
+) -> None:
+    """Build an index on all nodes, and publish it as the store's next version. What was built stays built."""
+    control = _control()
+
+    def told(done: int, of: int, documents: int) -> None:
+        typer.echo(f"weft: {done} of {of} shards, {documents:,} passages", err=True)
+
+    named = None if model is None else str(model)
+    with control.joined(address):
+        made = control.build(sources, store, shards, model=named, bits=bits, workers=workers, told=told)
+    typer.echo(f"version {made.version}: {made.documents:,} passages in {len(made.shards)} shards")
+
+
+@cluster.command("serve")
+def serve(
+    store: Store,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Of each shard, on different nodes.")] = 2,
+    version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    keys: KeysFile = None,
+    name: Name = "index",
+    folder: Annotated[str | None, typer.Option("--folder", help="Where nodes keep copies of shards.")] = None,
+    address: Address = "auto",
+    model: Model = None,
+) -> None:
+    """Serve a store by Ray: replicas of every shard, restarted for ever, and a router in front of them."""
+    control = _control()
+    server_room().check_exposed(host, keys)
+    lines = None if keys is None else keys.read_text()
+    with control.joined(address):
+        made = control.serve(
+            name,
+            store,
+            replicas=replicas,
+            version=version,
+            host=host,
+            port=port,
+            keys=lines,
+            model=None if model is None else str(model),
+            folder=folder,
+        )
+    typer.echo(f"{name}: version {made.version}, {made.shards} shards, {made.replicas} replicas each, at {made.url}")
+
+
+@cluster.command("roll")
+def roll(
+    name: Name = "index",
+    version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
+    address: Address = "auto",
+) -> None:
+    """Serve another version, without a query that fails; the old one stays until the new one is warm."""
+    control = _control()
+    with control.joined(address):
+        made = control.roll(name, version)
+    typer.echo(f"{name}: version {made.version} at {made.url}")
+
+
+@cluster.command("status")
+def status(name: Name = "index", address: Address = "auto") -> None:
+    """Say which version is served, and where its replicas are."""
+    control = _control()
+    with control.joined(address):
+        version, url, rows = control.status(name)
+    typer.echo(f"{name}: version {version} at {url}")
+    for row in rows:
+        typer.echo(f"{row.actor}\t{row.state}\t{row.node}\t{row.url}")
+
+
+@cluster.command("down")
+def down(name: Name = "index", address: Address = "auto") -> None:
+    """Stop a cluster's servers; the store stays as it is."""
+    control = _control()
+    with control.joined(address):
+        stopped = control.down(name)
+    typer.echo(f"{name}: {stopped} servers stopped")
+
+
+Url = Annotated[str, typer.Option("--url", help="Of the router.")]
+Key = Annotated[str | None, typer.Option("--key", envvar="WEFT_KEY", help="One that the router knows.")]
+
+
+@cluster.command("add")
+def add(
+    paths: Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON lines with id, text and metadata.")],
+    url: Url = "http://127.0.0.1:8080",
+    key: Key = None,
+) -> None:
+    """Add documents to a cluster; what is there already is replaced."""
+    import json
+
+    from weft.serving.client import connect
+    from weft.types import Document
+
+    added = updated = 0
+    with connect(url, key=key) as remote:
+        for path in paths:
+            rows = (json.loads(line) for line in Path(path).read_text("utf-8").splitlines() if line.strip())
+            done = remote.add(Document(row.get("id", ""), row["text"], row.get("metadata", {})) for row in rows)
+            added, updated = added + done.added, updated + done.updated
+    typer.echo(f"{added:,} added, {updated:,} updated")
+
+
+@cluster.command("delete")
+def delete(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    url: Url = "http://127.0.0.1:8080",
+    key: Key = None,
+) -> None:
+    """Remove documents from a cluster."""
+    from weft.serving.client import connect
+
+    with connect(url, key=key) as remote:
+        typer.echo(f"{remote.delete(ids):,} passages removed")

@@ -1,0 +1,1 @@
+"""One index on many machines: a store of immutable shards, servers for them, a router in front."""

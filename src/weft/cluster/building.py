@@ -1,0 +1,117 @@
+"""From sources to a published version: each shard is built by one task, under a name that tells what it is made of.
+
+A task that is tried again finds its shard in the store, or builds it anew; it cannot be there twice. Which documents a
+shard has is told by their ids alone (`weft.cluster.placing.shard_of`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.checks import check_count
+from weft.cluster.manifest import Manifest, Shard
+from weft.cluster.placing import shard_of
+from weft.cluster.store import ShardStore
+from weft.encoders import Encoder
+from weft.errors import DataError
+from weft.sources.files import Source, read_sources
+from weft.sources.find import Found, Selection, find
+from weft.sources.records import Fields
+from weft.text_index import TextIndex
+
+_log = logging.getLogger("weft.cluster")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be built: the same job has the same shards, whoever builds them."""
+
+    sources: tuple[str, ...]
+    """Paths that every machine can read"""
+    shards: int
+    model: str | None = None
+    bits: int = 8
+    fingerprint: str = ""
+    """Of the model"""
+    files: str = ""
+    """Of the files that the sources are: names, sizes and times"""
+
+    @classmethod
+    def of(cls, sources: Sequence[str | Path], shards: int, *, model: str | None = None, bits: int = 8) -> Job:
+        """Look at the sources and the model."""
+        check_count(shards, "shards", "cluster index", 65536)
+        paths = tuple(str(Path(source).absolute()) for source in sources)
+        found = _found(paths)
+        if not found:
+            raise DataError(f"nothing to index in {', '.join(map(str, sources))}")
+        rows = sorted((str(one.path), one.size, one.path.stat().st_mtime_ns) for one in found)
+        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        return cls(paths, shards, model, bits, Encoder.load(model).fingerprint, digest)
+
+    @property
+    def name(self) -> str:
+        """Made from all that makes a difference to the shards."""
+        row = {name: value for name, value in asdict(self).items() if name != "model"}
+        return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
+
+    def shard(self, number: int) -> str:
+        """Return a shard's name."""
+        return f"{self.name}-{number:04d}-of-{self.shards:04d}"
+
+
+def _found(paths: Iterable[str]) -> list[Found]:
+    return list(find(list(paths), Selection(), lambda _: None))
+
+
+def build_shard(job: Job, number: int, store: ShardStore, *, encoder: Encoder | None = None) -> Shard:
+    """Build one shard and store it; one that is there already is returned."""
+    name = job.shard(number)
+    known = store.shard(name)
+    if known is not None:
+        return known
+    if job != Job.of(job.sources, job.shards, model=job.model, bits=job.bits):
+        raise DataError("the sources have changed since the build began: start it again")
+    scratch = Path(tempfile.mkdtemp(prefix="weft-build-"))
+    try:
+        path = scratch / f"{name}.weft"
+        with TextIndex.open(path, create=True, model=job.model, bits=job.bits) as texts:
+            if encoder is not None:
+                texts.encoder = encoder
+            mine = _mine(read_sources(_found(job.sources), Fields(), lambda _: None), number, job.shards)
+            summary = texts.add_sources(mine, progress=False)
+            texts.compact()
+            _log.info("shard %s: %s", name, summary)
+        return store.put_shard(name, path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _mine(sources: Iterable[Source], number: int, shards: int) -> Iterator[Source]:
+    return (source for source in sources if shard_of(source.id, shards) == number)
+
+
+def publish(job: Job, store: ShardStore) -> Manifest:
+    """Publish the shards of a job as the next version; the newest, if it is made of them already."""
+    shards = [store.shard(job.shard(number)) for number in range(job.shards)]
+    missing = sum(shard is None for shard in shards)
+    if missing:
+        raise DataError(f"{missing} of {job.shards} shards are not built yet")
+    made = [shard for shard in shards if shard is not None]
+    versions = store.versions()
+    if versions:
+        newest = store.latest()
+        if [shard.name for shard in newest.shards] == [shard.name for shard in made]:
+            return newest
+    return store.publish(made, parent=versions[-1] if versions else None, notes=_notes(job))
+
+
+def _notes(job: Job) -> dict[str, Any]:
+    return {"sources": list(job.sources), "placed": "hash"}

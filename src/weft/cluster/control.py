@@ -1,0 +1,275 @@
+"""What `weft cluster` does: build, serve, roll and stop, by Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+
+from weft.cluster.building import Job, build_shard, publish
+from weft.cluster.current import current, set_current
+from weft.cluster.manifest import Manifest
+from weft.cluster.ray_actors import NAMESPACE, ROUTER, RouterActor, replica_name, start_replicas
+from weft.cluster.store import ShardStore
+from weft.errors import DataError, WeftError
+
+WARM_SECONDS = 600.0
+
+
+@contextlib.contextmanager
+def joined(address: str = "auto") -> Iterator[None]:
+    """Be part of a Ray cluster that is running."""
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        # On a machine with several nodes Ray must be told which of them is ours: the head's.
+        host = address.rpartition(":")[0]
+        own = {"_node_ip_address": host} if host.startswith("127.") else {}
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING, **own)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise WeftError(f"no Ray cluster at {address}: weft cluster up, or ray start ({first})") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+class _Builder:
+    """Ray Data's worker: it has loaded the model, and builds one shard after another."""
+
+    def __init__(self, job: Job, store: str) -> None:
+        from weft.encoders import Encoder
+
+        self._job, self._store, self._encoder = job, ShardStore(store), Encoder.load(job.model)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        shard = build_shard(self._job, int(row["shard"]), self._store, encoder=self._encoder)
+        return {"shard": int(row["shard"]), "documents": shard.documents, "tokens": shard.tokens}
+
+
+def build(
+    sources: Sequence[str | Path],
+    store: str,
+    shards: int,
+    *,
+    model: str | None = None,
+    bits: int = 8,
+    workers: int | None = None,
+    cpus: float = 1.0,
+    told: Callable[[int, int, int], None] | None = None,
+) -> Manifest:
+    """Build shards on all nodes and publish them; shards that are in the store already are not built again.
+
+    Parameters
+    ----------
+    sources : sequence of paths
+        Files and folders that every node can read.
+    store : str
+    shards : int
+    model, bits
+        As for `TextIndex.open`.
+    workers : int, optional
+        Processes with a model; by default one for each node and `cpus`.
+    cpus : float
+        Of each worker.
+    told : function of (shards done, shards, documents), optional
+    """
+    job, where = Job.of(sources, shards, model=model, bits=bits), ShardStore(store)
+    todo = [number for number in range(shards) if where.shard(job.shard(number)) is None]
+    done, documents = shards - len(todo), 0
+    if todo:
+        import ray.data
+
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        there: Any = ray.cluster_resources()
+        most = workers or max(1, int(there.get("CPU", 1) // cpus))
+        rows = ray.data.from_items([{"shard": number} for number in todo], override_num_blocks=len(todo))
+        built = rows.map(
+            _Builder,
+            fn_constructor_args=(job, store),
+            compute=ray.data.ActorPoolStrategy(
+                min_size=1, max_size=min(most, len(todo)), max_tasks_in_flight_per_actor=1
+            ),
+            num_cpus=cpus,
+        )
+        for row in built.iter_rows():
+            done, documents = done + 1, documents + int(row["documents"])
+            if told is not None:
+                told(done, shards, documents)
+    return publish(job, where)
+
+
+class Serving(NamedTuple):
+    """A cluster that serves."""
+
+    url: str
+    version: int
+    shards: int
+    replicas: int
+
+
+def serve(
+    name: str,
+    store: str,
+    *,
+    replicas: int = 2,
+    version: int | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    keys: str | None = None,
+    model: str | None = None,
+    folder: str | None = None,
+    threads: int = 1,
+    cpus: float = 0.0,
+    seconds: float = WARM_SECONDS,
+) -> Serving:
+    """Start replicas of every shard and a router; return when it answers."""
+    where = ShardStore(store)
+    chosen = version if version is not None else current(where) or where.latest().version
+    manifest = where.manifest(chosen)
+    # The same key for all who serve this cluster: a router that is restarted must be known to its shards.
+    secret = secrets.token_urlsafe(32)
+    settings = {
+        "secret": secret,
+        "model": model,
+        "folder": folder or str(Path(tempfile.gettempdir()) / "weft-replicas"),
+        "threads": threads,
+    }
+    set_current(where, chosen)
+    actors = start_replicas(name, store, chosen, len(manifest.shards), replicas, cpus=cpus, **settings)
+    _warm(actors, seconds)
+    router = RouterActor.options(  # type: ignore[attr-defined]
+        name=f"{name}/{ROUTER}",
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        num_cpus=0,
+        max_concurrency=4,
+    ).remote(name, store, replicas, host=host, port=port, secret=secret, keys=keys, model=model)
+    _Settings.options(  # type: ignore[attr-defined]
+        name=f"{name}/settings", namespace=NAMESPACE, lifetime="detached", get_if_exists=True, num_cpus=0
+    ).remote({"store": store, "replicas": replicas, "cpus": cpus, **settings})
+    (url,) = _warm([router], seconds)
+    return Serving(url, chosen, len(manifest.shards), replicas)
+
+
+@ray.remote(max_restarts=-1, max_task_retries=-1)
+class _Settings:
+    """What a cluster was started with, for `roll`."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+
+    def get(self) -> dict[str, Any]:
+        return self._settings
+
+
+def _warm(actors: Sequence[Any], seconds: float) -> list[str]:
+    """Return the addresses of servers once all of them are warm."""
+    until = time.monotonic() + seconds
+    urls = [""] * len(actors)
+    while not all(urls):
+        if time.monotonic() > until:
+            raise WeftError(f"{urls.count('')} of {len(urls)} servers were not ready within {seconds:g} seconds")
+        for at, actor in enumerate(actors):
+            if not urls[at]:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    urls[at] = ray.get(actor.url.remote(1.0), timeout=60)
+    return urls
+
+
+def _router(name: str) -> Any:
+    try:
+        return ray.get_actor(f"{name}/{ROUTER}", NAMESPACE)
+    except ValueError:
+        raise DataError(f"no cluster serves {name!r}: weft cluster serve STORE --name {name}") from None
+
+
+def router_url(name: str) -> str:
+    """Return the address of a cluster's router."""
+    return str(ray.get(_router(name).url.remote(30.0), timeout=60))
+
+
+def roll(name: str, version: int | None = None, *, seconds: float = WARM_SECONDS) -> Serving:
+    """Serve another version: its replicas are warmed first, then the router turns to them, then the old ones end."""
+    router = _router(name)
+    settings: Any = ray.get(ray.get_actor(f"{name}/settings", NAMESPACE).get.remote(), timeout=60)
+    store, replicas, cpus = (settings.pop(key) for key in ("store", "replicas", "cpus"))
+    where, before = ShardStore(store), int(ray.get(router.served.remote(), timeout=60))
+    manifest = where.latest() if version is None else where.manifest(version)
+    shards = len(manifest.shards)
+    if manifest.version != before:
+        _warm(start_replicas(name, store, manifest.version, shards, replicas, cpus=cpus, **settings), seconds)
+        set_current(where, manifest.version)
+        until = time.monotonic() + seconds
+        while ray.get(router.served.remote(), timeout=60) != manifest.version:
+            if time.monotonic() > until:
+                raise WeftError(f"the router did not turn to version {manifest.version} within {seconds:g} seconds")
+            time.sleep(0.1)
+        time.sleep(DRAIN_SECONDS)  # what was begun with the old ones ends
+        _stop(name, before, len(where.manifest(before).shards), replicas)
+    return Serving(router_url(name), manifest.version, shards, replicas)
+
+
+DRAIN_SECONDS = 2.0
+"""How long old replicas stay after the router has turned away from them."""
+
+
+def _stop(name: str, version: int, shards: int, replicas: int) -> None:
+    for shard in range(shards):
+        for number in range(replicas):
+            with contextlib.suppress(ValueError):
+                ray.kill(ray.get_actor(replica_name(name, version, shard, number), NAMESPACE), no_restart=True)
+
+
+class ReplicaStatus(NamedTuple):
+    """A replica, as Ray knows it."""
+
+    actor: str
+    state: str
+    node: str
+    url: str
+
+
+def status(name: str) -> tuple[int, str, list[ReplicaStatus]]:
+    """Return the version that is served, the router's address, and where the replicas are."""
+    from ray.util import list_named_actors
+
+    router = _router(name)
+    version = int(ray.get(router.served.remote(), timeout=60))
+    rows = []
+    for row in list_named_actors(all_namespaces=True):
+        if row["namespace"] != NAMESPACE or not row["name"].startswith(f"{name}/") or row["name"].count("/") != 3:
+            continue
+        try:
+            actor = ray.get_actor(row["name"], NAMESPACE)
+            asked: Any = [actor.url.remote(), actor.node.remote()]
+            url, node = ray.get(asked, timeout=5)
+            rows.append(ReplicaStatus(row["name"], "warm" if url else "warming", node[:12], url))
+        except (ValueError, ray.exceptions.RayError):
+            rows.append(ReplicaStatus(row["name"], "restarting", "", ""))
+    return version, router_url(name), sorted(rows)
+
+
+def down(name: str) -> int:
+    """Stop a cluster's servers; return how many there were. What is in the store stays."""
+    from ray.util import list_named_actors
+
+    stopped = 0
+    for row in list_named_actors(all_namespaces=True):
+        if row["namespace"] == NAMESPACE and row["name"].startswith(f"{name}/"):
+            with contextlib.suppress(ValueError):
+                ray.kill(ray.get_actor(row["name"], NAMESPACE), no_restart=True)
+                stopped += 1
+    return stopped

@@ -1,0 +1,243 @@
+"""Ray's part: it places servers, restarts them, and knows where they are. No query goes through it.
+
+A shard's replica is an actor whose process runs the ordinary server of `weft serve`; the router's actor runs the
+router. All state is in the store: an actor that is restarted, on this machine or another, fetches what it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from weft.cluster.current import current
+from weft.cluster.fleet import Fleet
+from weft.cluster.replicas import Replicas
+from weft.cluster.store import ShardStore
+from weft.errors import DataError
+
+NAMESPACE = "weft"
+ROUTER = "router"
+LOOK_SECONDS = 0.5
+"""How often a router asks Ray where replicas are."""
+_log = logging.getLogger("weft.cluster")
+
+
+def replica_name(name: str, version: int, shard: int, number: int) -> str:
+    """Return the name of a replica's actor."""
+    return f"{name}/{version}/{shard}/{number}"
+
+
+class _Server:
+    """A server in a thread of an actor's process."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.problem = ""
+        self._ready = threading.Event()
+
+    def start(self, make: Any, host: str, port: int) -> None:
+        threading.Thread(target=self._run, args=(make, host, port), daemon=True).start()
+
+    def _run(self, make: Any, host: str, port: int) -> None:
+        try:
+            from weft.serving import running
+            from weft.serving.naming import listening
+
+            server = make()
+            running.check_exposed(host, server.keys)
+            running.run(server, listening(host, port), ready=self._announce)
+        except BaseException as error:
+            self.problem = str(error) or type(error).__name__
+            _log.error("a server ended: %s", self.problem)
+        os._exit(1)  # Ray starts the actor again
+
+    def _announce(self, address: str) -> None:
+        self.url = address
+        self._ready.set()
+
+    def wait(self, seconds: float) -> str:
+        self._ready.wait(seconds)
+        return self.url
+
+
+def _keys(secret: str | None) -> Any:
+    from weft.serving.keys import Keys
+
+    return None if secret is None else Keys.parse([f"router write {secret}"], "the cluster's key")
+
+
+@ray.remote(max_restarts=-1, max_task_retries=-1)
+class ReplicaActor:
+    """One replica of one shard."""
+
+    def __init__(
+        self, store: str, version: int, shard: int, *, folder: str, secret: str | None, model: str | None, threads: int
+    ) -> None:
+        from weft.cluster.replica import open_replica, replica
+        from weft.serving.api import Server
+
+        # A folder of this process: what another left behind, here or before a restart, may be in use or half made.
+        place = Path(folder) / f"{version}-{shard}-{os.getpid()}"
+        shutil.rmtree(place, ignore_errors=True)
+        name = f"shard{shard}"
+
+        def make() -> Any:
+            texts = open_replica(ShardStore(store), shard, place, version=version, model=model)
+            return Server({name: replica(name, texts)}, keys=_keys(secret), page=False, threads=threads)
+
+        self._server = _Server()
+        self._server.start(make, str(ray.util.get_node_ip_address()), 0)
+
+    def url(self, seconds: float = 0.0) -> str:
+        """Return where it serves; empty as long as it is not warm."""
+        return self._server.wait(seconds)
+
+    def pid(self) -> int:
+        """Return the process that serves."""
+        return os.getpid()
+
+    def node(self) -> str:
+        """Return the node that it is on."""
+        return str(ray.get_runtime_context().get_node_id())
+
+
+@ray.remote(max_restarts=-1, max_task_retries=-1)
+class RouterActor:
+    """The router: one address for all."""
+
+    def __init__(
+        self,
+        name: str,
+        store: str,
+        replicas: int,
+        *,
+        host: str,
+        port: int,
+        secret: str | None,
+        keys: str | None,
+        model: str | None,
+    ) -> None:
+        self._name, self._store, self._number, self._secret = name, ShardStore(store), replicas, secret
+        self.version = 0
+        self._urls: list[tuple[str, ...]] = []
+        self._routed: Any = None
+        self._server = _Server()
+
+        def make() -> Any:
+            from weft.cluster.routed import Routed
+            from weft.encoders import Encoder
+            from weft.serving.api import Server
+            from weft.serving.keys import Keys
+
+            version = self._wanted()
+            manifest = self._store.manifest(version)
+            fleet = self._found(version, len(manifest.shards))
+            while fleet is None:
+                time.sleep(LOOK_SECONDS)
+                fleet = self._found(version, len(manifest.shards))
+            encoder = Encoder.load(model or manifest.shards[0].settings.get("model") or None)
+            alignment = str(manifest.shards[0].settings.get("alignment"))
+
+            def routed(pool: Any, limits: Any) -> Any:
+                self._routed = Routed(name, fleet, encoder, alignment, pool, limits, writable=True)
+                return self._routed
+
+            self.version = version
+            known = None if keys is None else Keys.parse(keys.splitlines(), "the router's keys")
+            server = Server({name: routed}, keys=known)
+            threading.Thread(target=self._look, daemon=True).start()
+            return server
+
+        self._server.start(make, host, port)
+
+    def _wanted(self) -> int:
+        version = current(self._store)
+        return self._store.latest().version if version is None else version
+
+    def _found(self, version: int, shards: int) -> Fleet | None:
+        """Where the replicas of a version are; None as long as a shard has none that is warm."""
+        urls: list[tuple[str, ...]] = []
+        for shard in range(shards):
+            mine: list[str] = []
+            for number in range(self._number):
+                try:
+                    actor = ray.get_actor(replica_name(self._name, version, shard, number), NAMESPACE)
+                    url: str = ray.get(actor.url.remote(), timeout=2)
+                except (ValueError, ray.exceptions.RayError):
+                    continue
+                if url:
+                    mine.append(url)
+            if not mine:
+                return None
+            urls.append(tuple(mine))
+        if version == self.version and urls == self._urls:
+            return None
+        self._urls = urls
+        return Fleet([Replicas(f"shard{n}", some, self._secret) for n, some in enumerate(urls)])
+
+    def _look(self) -> None:
+        """Follow replicas that were restarted elsewhere, and the version that is to be served."""
+        while True:
+            time.sleep(LOOK_SECONDS)
+            try:
+                version = self._wanted()
+                fleet = self._found(version, len(self._store.manifest(version).shards))
+                if fleet is not None and self._routed is not None:
+                    self._routed.point(fleet)
+                    self.version = version
+            except Exception as error:  # the store, or Ray's head, may be back the next time
+                _log.warning("the router cannot look for its shards: %s", error)
+
+    def url(self, seconds: float = 0.0) -> str:
+        """Return where it serves; empty as long as it does not."""
+        return self._server.wait(seconds)
+
+    def served(self) -> int:
+        """Return the version that is served."""
+        return self.version
+
+    def pid(self) -> int:
+        """Return the process that serves."""
+        return os.getpid()
+
+
+def start_replicas(
+    name: str, store: str, version: int, shards: int, replicas: int, *, cpus: float = 0.0, **options: Any
+) -> list[Any]:
+    """Start the replicas of a version, those of one shard on different nodes; return their actors."""
+    known: Any = ray.nodes()
+    nodes = sorted(node["NodeID"] for node in known if node["Alive"])
+    if replicas > len(nodes):
+        raise DataError(f"{replicas} replicas need as many nodes; the cluster has {len(nodes)}")
+    made = []
+    for shard in range(shards):
+        for number in range(replicas):
+            node = nodes[(shard + number) % len(nodes)]
+            made.append(
+                ReplicaActor.options(  # type: ignore[attr-defined]
+                    name=replica_name(name, version, shard, number),
+                    namespace=NAMESPACE,
+                    lifetime="detached",
+                    get_if_exists=True,
+                    num_cpus=cpus,
+                    max_concurrency=4,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
+                ).remote(store, version, shard, **options)
+            )
+    return made
+
+
+def free_port(host: str) -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,294 @@
+"""What a router asks of a server whose index is one part of a larger one: binary vectors in, results out (msgpack).
+
+The router encodes a query once and sends its vectors as they are. Under XTR, and for BM25, every part first tells what
+it has, and searches with what all of them have: see `weft.search.parts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from weft.alignment import XTR, Alignment
+from weft.errors import invalid
+from weft.search import Answer
+from weft.search.lexical import search_exact
+from weft.search.parts import Words, retrieve_part, search_lexical_part
+from weft.serving import schemas
+from weft.serving.pool import Deadline
+from weft.serving.problems import RefusedError
+from weft.serving.served import Search, Served
+from weft.storage.segments import Effort
+from weft.types import TokenRetrieval, TokenVectors
+
+MOST_AMONG = 4096
+
+
+class Tokens(Struct, forbid_unknown_fields=True):
+    """An encoded query: little-endian float32, and int32 for ids and spans."""
+
+    dim: int
+    values: bytes
+    token_ids: bytes | None = None
+    spans: bytes | None = None
+    salience: bytes | None = None
+
+    @classmethod
+    def of(cls, tokens: TokenVectors) -> Tokens:
+        """Pack one text's vectors."""
+        return cls(
+            tokens.dim,
+            np.ascontiguousarray(tokens.values, "<f4").tobytes(),
+            None if tokens.token_ids is None else np.ascontiguousarray(tokens.token_ids, "<i4").tobytes(),
+            None if tokens.spans is None else np.ascontiguousarray(tokens.spans, "<i4").tobytes(),
+            None if tokens.salience is None else np.ascontiguousarray(tokens.salience, "<f4").tobytes(),
+        )
+
+    def unpacked(self, dim: int, most: int) -> TokenVectors:
+        """Return the vectors, checked."""
+        if self.dim != dim:
+            raise invalid("dim", "the request", f"the index's dimension, {dim}", self.dim)
+        rows, rest = divmod(len(self.values), 4 * dim)
+        if rest or not 1 <= rows <= most:
+            raise invalid("tokens", "the request", f"1 to {most} vectors of {dim} float32", f"{len(self.values)} bytes")
+        values = np.frombuffer(self.values, "<f4").reshape(rows, dim).astype(np.float32)
+        if not np.isfinite(values).all():
+            raise invalid("tokens", "the request", "finite", "NaN or infinity")
+        spans = _column(self.spans, "<i4", 2 * rows)
+        return TokenVectors(
+            values,
+            np.array([0, rows], dtype=np.int64),
+            token_ids=_column(self.token_ids, "<i4", rows),
+            spans=None if spans is None else spans.reshape(rows, 2),
+            salience=_column(self.salience, "<f4", rows),
+        )
+
+
+def _column(data: bytes | None, dtype: str, number: int) -> NDArray[Any] | None:
+    if data is None:
+        return None
+    if len(data) != 4 * number:
+        raise invalid("tokens", "the request", f"{number} numbers beside the vectors", f"{len(data)} bytes")
+    return np.frombuffer(data, dtype).astype(np.dtype(dtype).newbyteorder("="))
+
+
+class Retrieval(Struct, forbid_unknown_fields=True):
+    """`weft.types.TokenRetrieval`: of the whole collection."""
+
+    k_prime: int
+    last: bytes
+    how: str
+
+
+class PartRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A search in one part."""
+
+    query: str
+    tokens: Tokens
+    k: int = 10
+    filter: str | None = None
+    alignment: str | None = None
+    exact: bool = False
+    n_probe: int | None = None
+    k_prime: int | None = None
+    refine: int | None = None
+    beta_q: float | None = None
+    fields: tuple[schemas.Field, ...] = ()
+    among: list[str] | None = None
+    """Only these documents; those that were not found by token vectors have what was asked for, and no score."""
+    family: str | None = None
+    """Only the passages of this document."""
+    retrieval: Retrieval | None = None
+    at_least: int = 0
+    """The version that a reader must see."""
+
+
+class PartAnswer(Struct):
+    """What one part found."""
+
+    hits: list[schemas.Hit]
+    certified: bool
+    alignment: str
+    version: int
+    tokens: list[schemas.QueryToken] = []
+    bare: list[schemas.Hit] = []
+    """Documents among those asked for that token vectors did not find"""
+
+
+class TokensRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """XTR's first step; `total` and `before` are tokens of all parts, and of those before this one."""
+
+    tokens: Tokens
+    alignment: str | None = None
+    total: int = 0
+    before: int = 0
+    filter: str | None = None
+    exact: bool = False
+    n_probe: int | None = None
+    k_prime: int | None = None
+    refine: int | None = None
+    beta_q: float | None = None
+    at_least: int = 0
+
+
+class TokensAnswer(Struct):
+    """The part's tokens, and its best similarities, (n, most) little-endian float32; no XTR: no similarities."""
+
+    tokens: int
+    compared: int
+    alignment: str
+    rows: int = 0
+    best: bytes = b""
+
+
+class WordsRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """BM25's first step."""
+
+    query: str
+    filter: str | None = None
+    at_least: int = 0
+
+
+class WordsAnswer(Struct):
+    """What BM25 must know of the part, and the documents that hold the exact strings of the query."""
+
+    documents: int
+    words: int
+    holders: list[int]
+    exact: list[str]
+
+
+class LexicalRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """BM25's second step, with what all parts have."""
+
+    query: str
+    k: int
+    documents: int
+    words: int
+    holders: list[int]
+    filter: str | None = None
+    at_least: int = 0
+
+
+class LexicalAnswer(Struct):
+    """Documents by BM25, best first."""
+
+    ids: list[str]
+    scores: list[float]
+
+
+EXACT = 20
+"""Documents with the exact strings of a query; what more documents hold tells nothing apart."""
+
+
+async def search(served: Served, request: PartRequest, deadline: Deadline) -> PartAnswer:
+    """Answer a search in this part."""
+    limits = served.limits
+    for name in ("k", "n_probe", "k_prime", "refine"):
+        limits.most(getattr(request, name), name)
+    limits.alignment(request.alignment)
+    served.check_filter(request.filter)
+    if request.among is not None and len(request.among) > MOST_AMONG:
+        raise invalid("among", "the request", f"at most {MOST_AMONG} ids", len(request.among))
+    tokens = request.tokens.unpacked(served.texts.index.dim, limits.query_tokens)
+    await served.reach(request.at_least, deadline)
+
+    def work() -> PartAnswer:
+        return _search(served, request, tokens, deadline)
+
+    made: PartAnswer = await served.pool.run(work, deadline)
+    return made
+
+
+def _search(served: Served, request: PartRequest, tokens: TokenVectors, deadline: Deadline) -> PartAnswer:
+    texts, index, given = served.texts, served.texts.index, request.retrieval
+    options: dict[str, Any] = {"filter": request.filter, "exact": request.exact, "beta_q": request.beta_q}
+    options |= {name: getattr(request, name) for name in ("n_probe", "k_prime", "refine")}
+    if given is not None:
+        options["retrieval"] = TokenRetrieval(given.k_prime, np.frombuffer(given.last, "<f4").copy(), given.how)
+    fields = tuple(dict.fromkeys(request.fields))
+    with texts.view():
+        version = served.version
+        among = request.among
+        if request.family is not None:
+            among = [document.id for document in texts.family(request.family)]
+        alignment = Alignment.parse(request.alignment or index.alignment)
+        search = Search(request.k, tuple(options.items()), None, fields)
+        (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, hits=search.hits, **options)
+        answer = Answer(request.query, tokens, ranking, alignment, (ranking,), request.k)
+        found = served.found(answer, search, deadline)
+        lacking = [name for name in among or () if name not in ranking.ids and name in index]
+        bare = served.bare(lacking, search)  # what BM25 alone found has a text, too
+    return PartAnswer(found.hits, ranking.certified, str(alignment), version, served.query_tokens(answer), bare)
+
+
+async def tokens(served: Served, request: TokensRequest, deadline: Deadline) -> TokensAnswer:
+    """Return the best similarities of this part's tokens."""
+    limits = served.limits
+    limits.alignment(request.alignment)
+    served.check_filter(request.filter)
+    query = request.tokens.unpacked(served.texts.index.dim, limits.query_tokens)
+    await served.reach(request.at_least, deadline)
+
+    def work() -> TokensAnswer:
+        index = served.texts.index
+        with index.view():
+            alignment = Alignment.parse(request.alignment or index.alignment)
+            if not isinstance(alignment, XTR):
+                return TokensAnswer(0, 0, str(alignment))
+            effort = None if request.exact else Effort(request.n_probe, request.k_prime, request.refine)
+            found = retrieve_part(
+                index,
+                query,
+                request.total,
+                before=request.before,
+                alignment=alignment,
+                filter=request.filter,
+                beta_q=request.beta_q,
+                effort=effort,
+            )
+        best = np.ascontiguousarray(found.best, "<f4").tobytes()
+        return TokensAnswer(found.tokens, found.compared, str(alignment), len(found.best), best)
+
+    made: TokensAnswer = await served.pool.run(work, deadline)
+    return made
+
+
+async def words(served: Served, request: WordsRequest, deadline: Deadline) -> WordsAnswer:
+    """Return what BM25 must know of this part."""
+    served.limits.text(request.query, "query", "query_characters")
+    served.check_filter(request.filter)
+    await served.reach(request.at_least, deadline)
+
+    def work() -> WordsAnswer:
+        index = served.texts.index
+        with index.view():
+            own = Words.of(index, request.query)
+            exact = search_exact(index, request.query, EXACT, filter=request.filter)
+            return WordsAnswer(own.documents, own.words, list(own.holders), sorted(exact))
+
+    made: WordsAnswer = await served.pool.run(work, deadline)
+    return made
+
+
+async def lexical(served: Served, request: LexicalRequest, deadline: Deadline) -> LexicalAnswer:
+    """Rank this part by the BM25 of the whole."""
+    served.limits.text(request.query, "query", "query_characters")
+    served.limits.most(request.k, "k")
+    served.check_filter(request.filter)
+    whole = Words(request.documents, request.words, tuple(request.holders))
+    await served.reach(request.at_least, deadline)
+
+    def work() -> LexicalAnswer:
+        index = served.texts.index
+        with index.view():
+            if len(Words.of(index, request.query).holders) != len(whole.holders):
+                raise RefusedError(422, "holders must have a number for each word of the query")
+            found = search_lexical_part(index, request.query, request.k, whole, filter=request.filter)
+        return LexicalAnswer([name for name, _ in found], [score for _, score in found])
+
+    made: LexicalAnswer = await served.pool.run(work, deadline)
+    return made

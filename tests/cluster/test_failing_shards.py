@@ -1,0 +1,83 @@
+"""Servers that die under a router: the other replica answers; without one, a clear error or an answer that says so."""
+
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from cluster_processes import Running
+
+SEARCH = "/v1/indexes/index/search"
+SERVE = ("--port", 0, "--threads", 1, "--no-page", "--read-only")
+
+
+def ask(http, **options):
+    return http.post(SEARCH, json={"query": "how do whales sleep", "k": 5, "fields": [], **options})
+
+
+def test_a_replica_that_dies_costs_no_query(parts):
+    replicas = [[Running("serve", path, *SERVE) for _ in range(2)] for path in parts[:2]]
+    shards = [a for pair in replicas for a in ("--shard", ",".join(one.url for one in pair))]
+    router = Running("cluster", "route", *shards, "--port", 0, "--threads", 1)
+    try:
+        with httpx2.Client(base_url=router.url, timeout=30) as http:
+            expected = ask(http).json()["results"]
+            statuses, answers = [], []
+            for at in range(120):
+                if at == 20:
+                    replicas[0][0].kill()
+                if at == 60:
+                    replicas[1][1].kill()
+                found = ask(http)
+                statuses.append(found.status_code)
+                answers.append(found.json().get("results"))
+            assert statuses == [200] * 120
+            assert all(answer == expected for answer in answers)
+            replicas[0][1].kill()  # now nobody has the first shard
+            strict = ask(http)
+            assert strict.status_code == 503
+            assert "no server of the shard part0 answers" in strict.json()["detail"]
+            partial = ask(http, partial=True).json()
+            assert (partial["shards"], partial["shards_ok"]) == (2, 1)
+            assert not partial["results"][0]["certified"]
+            mine = {hit["id"]: hit["score"] for hit in expected[0]["hits"]}
+            kept = [hit for hit in partial["results"][0]["hits"] if hit["id"] in mine]
+            assert all(hit["score"] == mine[hit["id"]] for hit in kept)
+            for options in ({"alignment": "xtr:40"}, {"hybrid": "blend"}):
+                assert ask(http, **options).status_code == 503
+                assert ask(http, partial=True, **options).json()["shards_ok"] == 1
+    finally:
+        for one in (router, *replicas[0], *replicas[1]):
+            one.stop()
+
+
+@pytest.mark.parametrize(
+    ("shard", "said"), [(",", "--shard needs at least one address"), ("localhost", "must be an address that starts")]
+)
+def test_bad_addresses_are_one_line(shard, said):
+    command = [sys.executable, "-m", "weft", "cluster", "route", "--port", "0", "--shard", shard]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("key", [None, "right", "wrong"])
+def test_shards_ask_the_router_for_their_key(parts, tmp_path, key):
+    keys = tmp_path / "keys"
+    keys.write_text("router read right-key-of-the-router\n")
+    shard = Running("serve", parts[0], *SERVE, "--keys", keys)
+    command = ("cluster", "route", "--shard", shard.url, "--port", 0)
+    try:
+        if key == "right":
+            router = Running(*command, WEFT_SHARD_KEY="right-key-of-the-router")
+            try:
+                with httpx2.Client(base_url=router.url, timeout=30) as http:
+                    assert ask(http).status_code == 200
+            finally:
+                router.stop()
+        else:
+            with pytest.raises(pytest.fail.Exception, match="send a key"):
+                Running(*command, **({} if key is None else {"WEFT_SHARD_KEY": key}))
+    finally:
+        shard.stop()

@@ -1,0 +1,171 @@
+"""Versions of shards: published whole or not at all, checked when they are read, by whoever comes first."""
+
+import shutil
+import threading
+
+import pytest
+
+from weft import Index, TextIndex, TokenVectors
+from weft.cluster.blobs import FolderBlobs
+from weft.cluster.store import PublishedElsewhereError, ShardStore
+from weft.errors import CorruptIndexError, DataError, StorageError
+
+
+@pytest.fixture(params=["folder", "s3"])
+def url(request, tmp_path):
+    if request.param == "folder":
+        return str(tmp_path / "store")
+    return f"{request.getfixturevalue('s3')}/{tmp_path.name}"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ShardStore(tmp_path / "store")
+
+
+@pytest.fixture
+def filled(store, parts):
+    """A store with two versions: the first part, then all."""
+    shards = [store.put_shard(path.stem, path) for path in parts]
+    store.publish(shards[:1], parent=None)
+    store.publish(shards, parent=1)
+    return store
+
+
+def test_what_was_put_is_fetched(url, parts, tmp_path):
+    store = ShardStore(url)
+    shards = [store.put_shard(path.stem, path) for path in parts]
+    published = ShardStore(url).publish(shards, parent=None)
+    assert published.version == 1
+    found = ShardStore(url).latest()
+    assert found == published
+    for shard, path in zip(found.shards, parts, strict=True):
+        here = store.fetch_shard(shard, tmp_path / "here" / shard.name)
+        with TextIndex.open(here) as copy, TextIndex.open(path) as original:
+            assert list(copy) == list(original)
+            assert not copy.check().problems
+            assert len(copy) == shard.documents
+
+
+def test_a_shard_put_twice_is_the_first(url, parts):
+    store = ShardStore(url)
+    first = store.put_shard("one", parts[0])
+    assert ShardStore(url).put_shard("one", parts[1]) == first
+
+
+def test_of_two_publishers_one_wins(url, parts):
+    store = ShardStore(url)
+    shards = [store.put_shard(path.stem, path) for path in parts]
+    outcomes, together = [], threading.Barrier(8)
+
+    def publish(at):
+        together.wait()
+        try:
+            outcomes.append(ShardStore(url).publish(shards[: at % 3 + 1], parent=None))
+        except PublishedElsewhereError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=publish, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    won = [one for one in outcomes if not isinstance(one, str)]
+    assert len(won) == 1
+    assert len(outcomes) == 8
+    assert store.versions() == [1]
+    assert store.latest() == won[0]
+
+
+def test_a_publisher_that_does_not_know_the_newest_is_refused(filled):
+    with pytest.raises(PublishedElsewhereError, match=r"version 2 of .* was published meanwhile"):
+        filled.publish(filled.manifest(1).shards, parent=1)
+
+
+@pytest.mark.parametrize("damage", ["torn", "changed", "empty", "stale"])
+def test_a_damaged_manifest_leaves_the_last_good_version(filled, damage):
+    path = filled.blobs.folder / "versions" / "00000002.json"
+    data = path.read_bytes()
+    if damage == "stale":
+        data = (path.parent / "00000001.json").read_bytes()
+    else:
+        data = {
+            "torn": data[: len(data) // 2],
+            "changed": data.replace(b'"documents": ', b'"documents": 9'),
+            "empty": b"",
+        }[damage]
+    path.unlink()
+    path.write_bytes(data)
+    assert filled.latest().version == 1
+    with pytest.raises(CorruptIndexError, match=r"00000002\.json: damaged"):
+        filled.manifest(2)
+
+
+def test_a_missing_file_leaves_the_last_good_version(filled):
+    shard = filled.manifest(2).shards[1]
+    (filled.blobs.folder / shard.prefix / "catalogue.sqlite").unlink()
+    assert filled.latest().version == 1
+    with pytest.raises(CorruptIndexError, match=r"catalogue\.sqlite of version 2 is missing"):
+        filled.manifest(2)
+
+
+def test_a_changed_byte_is_found_before_anything_is_served(filled, tmp_path):
+    shard = filled.latest().shards[0]
+    path = filled.blobs.folder / shard.prefix / "catalogue.sqlite"
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    with pytest.raises(CorruptIndexError, match=r"catalogue\.sqlite: damaged: its checksum does not fit"):
+        filled.fetch_shard(shard, tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+    assert not list(tmp_path.glob(".fetching-*"))
+
+
+def test_a_store_without_versions_says_so(store):
+    with pytest.raises(DataError, match="nothing is published"):
+        store.latest()
+
+
+def test_an_unknown_version_is_one_line(filled):
+    with pytest.raises(DataError, match="has no version 7; it has 1, 2"):
+        filled.manifest(7)
+
+
+def test_a_version_of_no_shards_is_refused(store):
+    with pytest.raises(DataError, match="at least one shard"):
+        store.publish([], parent=None)
+
+
+def test_shards_of_other_dimensions_are_refused(store, parts, tmp_path):
+    with Index.create(tmp_path / "other.weft", dim=3) as index:
+        index.add(["a"], TokenVectors.from_list([[[1.0, 0.0, 0.0]]]))
+    shards = [store.put_shard("one", parts[0]), store.put_shard("two", tmp_path / "other.weft")]
+    with pytest.raises(DataError, match="must agree in dim"):
+        store.publish(shards, parent=None)
+    assert store.versions() == []
+
+
+def test_a_full_or_failing_disk_is_one_error(filled, parts):
+    class Failing(FolderBlobs):
+        def create(self, key, data):
+            if key.startswith("versions/"):
+                raise StorageError("no space")
+            return super().create(key, data)
+
+    store = ShardStore(Failing(filled.blobs.folder))
+    with pytest.raises(StorageError):
+        store.publish(store.latest().shards, parent=2)
+    assert filled.latest().version == 2
+
+
+def test_an_index_that_is_being_written_is_put_as_one_state(store, whole, tmp_path):
+    path = shutil.copytree(whole, tmp_path / "busy.weft")
+    with TextIndex.open(path, lock=True) as texts:
+        before = len(texts)
+        shard = store.put_shard("busy", path)
+        texts.add({"later": "A text that came later."})
+    assert shard.documents == before
+    with TextIndex.open(store.fetch_shard(shard, tmp_path / "here")) as copy:
+        assert len(copy) == before
+        assert not copy.check().problems

@@ -1,0 +1,206 @@
+"""Writes through a router: durable when answered, seen by every replica, and by a reader that asks for them at once."""
+
+import threading
+
+import pytest
+
+import weft
+from cluster_processes import Running
+from weft.cluster.building import Job, build_shard, publish
+from weft.cluster.log import ShardLog
+from weft.cluster.placing import shard_of
+from weft.cluster.store import ShardStore
+from weft.errors import CorruptIndexError, DataError
+from weft.serving.client import ServerError
+from weft.storage.operations import Addition
+
+SHARDS = 2
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
+    (folder / "texts.jsonl").write_text(
+        "".join(f'{{"id": "d{n}", "text": "Text {n} is about the number {n} and ships."}}\n' for n in range(40))
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(source, tmp_path_factory):
+    store = ShardStore(tmp_path_factory.mktemp("store"))
+    job = Job.of([source], SHARDS)
+    for number in range(SHARDS):
+        build_shard(job, number, store)
+    publish(job, store)
+    return store
+
+
+def test_every_document_is_in_one_shard_and_builds_can_be_repeated(built, source, tmp_path):
+    job, seen = Job.of([source], SHARDS), []
+    manifest = built.latest()
+    for number, shard in enumerate(manifest.shards):
+        assert build_shard(job, number, built) == shard
+        with weft.TextIndex.open(built.fetch_shard(shard, tmp_path / str(number))) as texts:
+            names = list(texts)
+            assert all(shard_of(name, SHARDS) == number for name in names)
+            seen += names
+    assert len(seen) == len(set(seen)) == 40
+    assert publish(job, built) == manifest
+    assert built.versions() == [1]
+
+
+def test_a_job_without_shards_or_sources_is_one_line(source, tmp_path):
+    with pytest.raises(ValueError, match="shards"):
+        Job.of([source], 0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="nothing to index"):
+        Job.of([tmp_path / "empty"], 2)
+
+
+def test_an_unfinished_job_is_not_published(source, tmp_path):
+    store, job = ShardStore(tmp_path / "store"), Job.of([source], SHARDS)
+    build_shard(job, 0, store)
+    with pytest.raises(DataError, match="1 of 2 shards are not built"):
+        publish(job, store)
+
+
+@pytest.fixture
+def cluster(built, tmp_path):
+    """Two replicas of each shard, and a router; each shard's log is as the other tests left it."""
+    replicas = [
+        [start(built, number, tmp_path / f"copy{number}{letter}") for letter in "ab"] for number in range(SHARDS)
+    ]
+    shards = [a for pair in replicas for a in ("--shard", ",".join(one.url for one in pair))]
+    router = Running("cluster", "route", *shards, "--port", 0, "--writable", "--threads", 1)
+    with weft.connect(router.url, timeout=60) as remote:
+        yield remote, replicas
+    for one in (router, *replicas[0], *replicas[1]):
+        one.stop()
+
+
+def start(store, number, folder, port=0):
+    return Running(
+        "cluster", "replica", store.url, "--shard", number, "--folder", folder, "--port", port, "--threads", 1
+    )
+
+
+def post(remote, path, body):
+    return remote._do(remote._calls.post(path, body))
+
+
+def test_what_is_written_is_read_by_whoever_asks_for_it(cluster):
+    remote, replicas = cluster
+    written = post(remote, "/documents", {"documents": [{"id": f"n{n}", "text": f"Zebra {n} runs."} for n in range(9)]})
+    assert written["added"] == 9
+    assert written["ids"] == [f"n{n}" for n in range(9)]
+    asked = {"query": "zebra", "k": 20, "fields": ["text"], "at_least": written["version"]}
+    for _ in range(6):  # whichever replica answers
+        found = post(remote, "/search", asked)["results"][0]["hits"]
+        assert {f"n{n}" for n in range(9)} <= {hit["id"] for hit in found}
+    for pair in replicas:
+        for one in pair:  # each by itself, at the version that the write returned
+            with weft.connect(one.url) as alone:
+                mine = dict(p.split(":") for p in written["version"].split(","))
+                number = replicas.index(pair)
+                post(alone, "/search", {"query": "zebra", "at_least": mine[str(number)]})
+                assert all(name in alone for name in written["ids"] if shard_of(name, SHARDS) == number)
+    assert remote.add({"n1": "Zebra 1 sleeps."}).updated == 1
+    assert remote.add({"n1": "Zebra 1 sleeps."}).unchanged == 1
+    gone = post(remote, "/documents/delete", {"ids": [f"n{n}" for n in range(9)]})
+    assert gone["deleted"] == 9
+    found = post(remote, "/search", {**asked, "at_least": gone["version"]})["results"][0]["hits"]
+    assert not {hit["id"] for hit in found} & {f"n{n}" for n in range(9)}
+    assert post(remote, "/search", {"query": "x", "at_least": gone["version"]})["shards_ok"] == SHARDS
+    with pytest.raises(ServerError, match="does not exist"):
+        remote.search("zebra", at_least="0:100000")
+
+
+def test_a_killed_writer_loses_nothing_that_it_answered(cluster, built, tmp_path):
+    remote, replicas = cluster
+    acknowledged, failures, stop = [], [], threading.Event()
+
+    def write():
+        at = 0
+        with weft.connect(remote._url, timeout=60) as mine:
+            while not stop.is_set():
+                at += 1
+                try:
+                    mine.add({f"w{at}": f"Whale {at} swims."})
+                    acknowledged.append(f"w{at}")
+                except ServerError as error:
+                    failures.append(str(error))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        while len(acknowledged) < 15:
+            assert thread.is_alive()
+        victim = replicas[0][0]
+        port = int(victim.url.rpartition(":")[2])
+        victim.kill()
+        known = len(acknowledged)
+        while len(acknowledged) < known + 10:  # the other replica writes
+            assert thread.is_alive()
+        replicas[0][0] = start(built, 0, tmp_path / "another machine", port)  # with nothing but the store
+    finally:
+        stop.set()
+        thread.join()
+    assert failures == []
+    assert all(name in remote for name in acknowledged)
+    with weft.connect(replicas[0][0].url) as alone:
+        assert all(name in alone for name in acknowledged if shard_of(name, SHARDS) == 0)
+
+
+def test_two_writers_make_one_history(built, tmp_path):
+    from weft.cluster.replica import open_replica
+
+    one, two = (open_replica(built, 1, tmp_path / name) for name in "ab")
+    try:
+        one.logged.catch_up()
+        two.logged.catch_up()
+        one.add({"same": "First."})
+        two.add({"same": "Second.", "other": "Third."})  # behind the other: it reads before it writes
+        one.delete(["other"])
+        for texts in (one, two):
+            texts.logged.catch_up()
+        assert one.get("same").text == two.get("same").text == "Second."
+        assert "other" not in one
+        assert "other" not in two
+        assert one.logged.position == two.logged.position
+        assert list(one) == list(two)
+        assert [m.id for m in one.search("ships", 5)] == [m.id for m in two.search("ships", 5)]
+    finally:
+        one.close()
+        two.close()
+
+
+def test_a_copy_goes_on_where_it_was(built, tmp_path):
+    from weft.cluster.replica import open_replica
+
+    with open_replica(built, 0, tmp_path) as texts:
+        texts.add({"again": "Once more."})
+        at = texts.logged.position
+    with open_replica(built, 0, tmp_path) as texts:
+        assert texts.logged.position == at
+        assert "again" in texts
+        assert not texts.check().problems
+
+
+def test_a_damaged_entry_is_told(tmp_path):
+    store = ShardStore(tmp_path)
+    log = ShardLog(store.blobs, "one")
+    vectors = weft.TokenVectors.from_list([[[1.0, 0.0]]])
+    assert log.append(1, [Addition([weft.Document("a", "text", {"year": 1})], vectors), ["b"]])
+    assert not log.append(1, [["c"]])
+    added, removed = log.read(1)
+    assert added.documents == [weft.Document("a", "text", {"year": 1})]
+    assert added.vectors.values.tolist() == [[1.0, 0.0]]
+    assert removed == ["b"]
+    assert log.read(2) is None
+    path = tmp_path / "logs" / "one" / "000000000001.log"
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptIndexError, match="damaged"):
+        log.read(1)
