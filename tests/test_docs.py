@@ -30,7 +30,7 @@ def test_the_reference_of_the_command_line_has_every_verb():
 def test_every_room_is_in_the_api_reference():
     packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
     modules = {path.stem for path in (ROOT / "src" / "weft").glob("*.py") if not path.stem.startswith("_")}
-    described = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    described = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference" / "api").glob("*.md"))
     rooms = set(re.findall(r"^::: weft\.(\w+)", described, re.MULTILINE))
     assert sorted((packages | modules) - rooms - NO_API) == []
 
@@ -38,7 +38,7 @@ def test_every_room_is_in_the_api_reference():
 def test_every_page_of_the_site_is_in_its_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert sorted(page for page in pages | {"cli.md"} if f" {page}\n" not in navigation) == []
+    assert sorted(page for page in pages | {"reference/cli.md"} if f" {page}\n" not in navigation) == []
 
 
 def completed(line):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-PAGE = "cli.md"
+PAGE = "reference/cli.md"
 INTRODUCTION = """# The command line
 
 Results go to stdout, messages to stderr. The exit code is 0 when all went well, 1 with one line that says what was

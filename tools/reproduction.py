@@ -1,4 +1,4 @@
-"""Writes what experiments found into docs/reproduction.md.
+"""Writes what experiments found into docs/notes/reproduction.md.
 
     weft experiment all --data FOLDER … -o RESULTS
     python tools/reproduction.py RESULTS
@@ -22,7 +22,7 @@ from typing import Any
 from weft.analysis.experiments import EXPERIMENTS
 from weft.evaluation.tables import Table
 
-PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
+PAGE = Path(__file__).parent.parent / "docs" / "notes" / "reproduction.md"
 TABLES = {
     "alignments": r"ndcg-",
     "training-alignments": r"matrix|default-oracle",

@@ -13,7 +13,7 @@ from weft.serving.limits import Limits
 from weft.serving.problems import TITLES
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guides" / "serving.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 
 
@@ -23,7 +23,7 @@ def test_code_of_the_guide_runs(start, index, capsys):
     assert len(BLOCKS) == 3
     for block in BLOCKS:
         names = {}
-        exec(compile(block.replace("http://127.0.0.1:8080", server.url), "docs/serving.md", "exec"), names)
+        exec(compile(block.replace("http://127.0.0.1:8080", server.url), "docs/guides/serving.md", "exec"), names)
         if "cohere" in names:  # its client has no close
             names["client"]._client_wrapper.httpx_client.httpx_client.close()
     said = capsys.readouterr().out

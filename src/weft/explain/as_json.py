@@ -1,4 +1,4 @@
-"""An explanation as JSON: the schema ``weft.explanation/1``, described in docs/explanations.md."""
+"""An explanation as JSON: the schema ``weft.explanation/1``, described in docs/guides/explanations.md."""
 
 from __future__ import annotations
 

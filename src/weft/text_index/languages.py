@@ -10,7 +10,7 @@ from weft.encoders import Encoder
 from weft.encoders.languages import NAMES, other_language
 
 logger = logging.getLogger(__name__)
-_HELP = "docs/languages.md tells what to do"
+_HELP = "docs/guides/languages.md tells what to do"
 
 
 class Languages:

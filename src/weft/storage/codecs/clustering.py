@@ -7,7 +7,7 @@
     centroids   k-means within each cell, one for about 32 tokens; a document is listed where it has a token
     residuals   with 4 or 2 bits, the byte rounded to the centroid's byte plus one of 16 or 4 levels (`residual.py`)
 
-What was tried, and why this won, is in docs/engine.md.
+What was tried, and why this won, is in docs/notes/engine.md.
 """
 
 from __future__ import annotations
