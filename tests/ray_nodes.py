@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,10 +20,14 @@ QUIET = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "4",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "OMP_NUM_THREADS": "1",
 }
+TRIES = 4
+"""Ray gives a node 30 seconds to start, which a busy machine may exceed."""
 
 
 def free_port():
@@ -39,64 +44,76 @@ class Nodes:
         self.port, self.cpus = free_port(), cpus
         self.environment = {**os.environ, **QUIET, "RAY_gcs_storage_path": str(self.folder / "gcs")}
         self.address = f"127.0.0.2:{self.port}"  # Ray would take 127.0.0.1 for the machine's own address
-        self._hosts = 1
-        self.members = [self._start("--head", f"--port={self.port}", f"--temp-dir={self.folder}")]
-        self._reachable()
-        self.members += [self._start(f"--address={self.address}") for _ in range(number - 1)]
+        self.members = []
+        try:
+            for _ in range(number):
+                self.add()
+        except BaseException:
+            self.stop()
+            raise
 
-    def _start(self, *arguments):
-        command = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
-        self._hosts += 1
-        command += ["start", "--block", f"--node-ip-address=127.0.0.{self._hosts}"]
-        options = [f"--num-cpus={self.cpus}", "--object-store-memory=80000000", "--disable-usage-stats"]
-        if "--head" in arguments:
-            options.append("--include-dashboard=false")
-        log = (self.folder / f"node{len(os.listdir(self.folder))}.log").open("wb")
-        with log:
-            return subprocess.Popen(
-                [*command, *arguments, *options],
-                stdout=log,
-                stderr=log,
-                env=self.environment,
-                start_new_session=True,
-            )
+    def add(self):
+        """Start one more node, the first one as the head."""
+        at = len(self.members)
+        self.members.append(None)
+        self.start(at)
 
-    def _reachable(self):
-        until = time.monotonic() + 90
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.2", self.port), 1).close()
+    def start(self, at):
+        """Start a node, again if it was killed; return when it is part of the cluster."""
+        for _ in range(TRIES):
+            self.members[at], log = self._begin(at)
+            if self._started(self.members[at], log):
                 return
-            except OSError:
-                assert self.members[0].poll() is None, self.said()
-        raise AssertionError(self.said())
+            _kill(self.members[at])
+        raise AssertionError(log.read_text()[-3000:])
 
-    def said(self):
-        return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("node*.log"))
+    def _begin(self, at):
+        head = ("--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false")
+        command = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block"]
+        command += [f"--node-ip-address=127.0.0.{at + 2}", f"--num-cpus={self.cpus}", "--include-log-monitor=false"]
+        command += ["--object-store-memory=80000000", "--disable-usage-stats"]
+        command += [f"--address={self.address}"] if at else head
+        path = self.folder / f"node{at}-{time.monotonic_ns()}.log"
+        with path.open("wb") as log:
+            options = {"stdout": log, "stderr": log, "env": self.environment, "start_new_session": True}
+            return subprocess.Popen(command, **options), path
+
+    def _started(self, process, log):
+        until = time.monotonic() + 180
+        while time.monotonic() < until and process.poll() is None:
+            if "Ray runtime started" in log.read_text():
+                return True
+            time.sleep(0.05)
+        return False
 
     def kill(self, at):
         """Kill -9 everything of a node."""
         _kill(self.members[at])
 
     def stop(self):
-        for member in self.members:
-            _kill(member)
+        for member in reversed(self.members):
+            if member is not None:
+                _kill(member)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def children(pid):
+    """Return a process and all that it started, the processes that moved into groups of their own, too."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
 
 
 def _kill(process):
-    """Kill a process and all that it started, the processes that moved into groups of their own, too."""
-    if process.poll() is None:
-        parents = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                except (OSError, IndexError):
-                    continue
-        doomed = [process.pid]
-        for pid in doomed:
-            doomed += [child for child, parent in parents.items() if parent == pid]
-        for pid in doomed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in children(process.pid) if process.poll() is None else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()

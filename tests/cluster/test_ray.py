@@ -44,8 +44,7 @@ def control():
         with control.joined(nodes.address):
             import ray
 
-            while sum(node["Alive"] for node in ray.nodes()) < 3:
-                time.sleep(0.2)
+            assert sum(node["Alive"] for node in ray.nodes()) == 3
             control.nodes = nodes
             yield control
     finally:
