@@ -8,7 +8,7 @@ Rows: BM25; the untrained base as one vector (the mean of its states) and with a
 
 Everything is scored exactly, without an index. ``--base`` is a light folder of the untrained encoder without projection
 or normalisation (``--make-base`` writes it from a checkpoint). Encodings are kept in ``--cache`` (`whole.py`), and so
-is what each row reached, query by query: a new row costs only itself.
+is what each row reached, query by query: a new row costs only itself, and ``--minutes`` may cut a run short.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -154,7 +155,8 @@ class Measuring:
     ) -> None:
         def scores(split: str) -> NDArray[np.float32]:
             texts = vectors.documents if documents is None else documents()
-            return score_all(Encoded(vectors.queries(split), texts, salience_weighs=False), alignment)
+            encoded = Encoded(vectors.queries(split), texts, salience_weighs=False)
+            return score_all(encoded, alignment, threads=self.options.threads)
 
         self.put(f"{row}, {alignment}", vectors.encodings, scores)
 
@@ -178,8 +180,7 @@ class Measuring:
                 self.late(
                     f"{name}, β_d {part}", vectors, "sum-of-max", lambda part=part: prune(vectors.documents, part)
                 )
-            for alignment in ALIGNMENTS:
-                self.late(f"{name}, keep {part}", vectors, alignment, lambda part=part: pool(vectors.documents, part))
+            self.late(f"{name}, keep {part}", vectors, "sum-of-max", lambda part=part: pool(vectors.documents, part))
 
 
 def make_base(checkpoint: str, folder: Path) -> None:
@@ -212,15 +213,21 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=DOCUMENTS, help="of a pool of a larger collection")
     parser.add_argument("--queries", type=int, default=QUERIES, help="of a split, at most")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no collection after so many")
     parser.add_argument("--write", action="store_true", help="write the section of RESULTS.md")
     options = parser.parse_args()
     options.model = options.model or ["weft-small"]
     if options.make_base:
         make_base(options.make_base, options.base)
     results = Results(options.cache / "quality.jsonl")
-    for name in options.collections:
+    end, names, options.collections = time.monotonic() + 60 * options.minutes, options.collections, []
+    for name in names:
+        if time.monotonic() > end:
+            print(f"no time left for {name}", flush=True)
+            continue
         cut = read(options.data, name, options.documents).few(options.queries)
         Measuring(cut, options, results).run()
+        options.collections.append(name)
     lines = report(options, results)
     print("\n".join(lines))
     if options.write:

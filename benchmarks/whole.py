@@ -7,7 +7,7 @@ are named after the model's fingerprint and precision and remember which texts t
 
     python benchmarks/whole.py --data FOLDER --cache FOLDER --model FOLDER
 
-encodes all of them ahead of time; stopped, it goes on with the collection it was at.
+encodes all of them ahead of time; stopped, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import hashlib
 import random
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,15 +143,25 @@ class Encodings:
                 held = dict(file)
             if str(held.pop("mark")) == mark:
                 return TokenVectors.trusted(**{field: held.get(field) for field in _FIELDS})
-        encode = self.encoder.encode_query if query else self.encoder.encode_document
-        found = encode(texts, truncation="ignore", dtype=np.float16, threads=self.threads, salience=True)
+        if len(texts) <= AT_ONCE:
+            encode = self.encoder.encode_query if query else self.encoder.encode_document
+            found = encode(texts, truncation="ignore", dtype=np.float16, threads=self.threads, salience=True)
+        else:
+            starts = range(0, len(texts), AT_ONCE)
+            names = [f"{name}.parts/{start}" for start in starts]
+            pieces = [self._of(n, texts[s : s + AT_ONCE], query) for n, s in zip(names, starts, strict=True)]
+            found = TokenVectors.concatenate(pieces)
         arrays = {field: getattr(found, field) for field in _FIELDS if getattr(found, field) is not None}
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path.with_suffix(".part"), "wb") as file:
             np.savez(file, mark=np.array(mark), **arrays)
         path.with_suffix(".part").rename(path)
+        shutil.rmtree(self.folder / f"{name}.parts", ignore_errors=True)
         return TokenVectors.trusted(**{field: arrays.get(field) for field in _FIELDS})
 
+
+AT_ONCE = 256
+"""Texts that are encoded before they are saved; what was stopped goes on from there."""
 
 _FIELDS = ("values", "offsets", "token_ids", "salience", "spans")
 

@@ -63,6 +63,7 @@ class TestTraining:
     [
         (["training.stepz=1"], "unknown key training.stepz; did you mean 'steps'?"),
         (["loss.alignment=top-q"], "alignment"),
+        (["--without", "medquad"], "the recipe has no collection 'medquad' to leave out; it has nowhere"),
         ([], "give --data or set WEFT_DATA"),
     ],
 )

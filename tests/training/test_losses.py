@@ -137,7 +137,52 @@ class TestDistillation:
             AlignmentLoss(model, distillation=0.5)(features(model, QUERIES, POSITIVES), torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("bad", [{"scale": 0}, {"distillation": 2}, {"mini_batch_size": 0}, {"alignment": "top-q"}])
+class TestTokenDistillation:
+    def test_is_the_share_of_variance_that_a_factor_leaves(self, tiny_bert):
+        model, teacher = model_of(tiny_bert), model_of(tiny_bert, dim=12)
+        columns = features(model, QUERIES, POSITIVES, NEGATIVES)
+
+        def found(by):
+            queries, *documents = (
+                [v[m] for v, m in zip(t.values, t.mask, strict=True)] for t in (embed(by, column) for column in columns)
+            )
+            rows = [[(q @ d.T).max(1).values[1:-1] for d in documents[0] + documents[1]] for q in queries]
+            return np.concatenate([torch.stack(row, dim=1).detach().numpy() for row in rows]).astype(np.float64)
+
+        s, t = (values - values.mean(axis=1, keepdims=True) for values in (found(model), found(teacher)))
+        factor = np.linalg.lstsq(s.reshape(-1, 1), t.ravel(), rcond=None)[0]
+        expected = ((factor * s - t) ** 2).sum() / (t**2).sum()
+        plain, both = (AlignmentLoss(model, teacher=teacher, token_distillation=w)(columns) for w in (0, 0.5))
+        assert (both - plain).item() == pytest.approx(0.5 * expected, rel=1e-4)
+        both.backward()
+        assert model[-2].linear.weight.grad.abs().sum() > 0
+
+    def test_the_same_vectors_have_nothing_to_learn(self, tiny_bert):
+        model, teacher = model_of(tiny_bert), model_of(tiny_bert)
+        columns = features(model, QUERIES, POSITIVES, NEGATIVES)
+        plain, both = (AlignmentLoss(model, teacher=teacher, token_distillation=w)(columns) for w in (0, 1))
+        assert (both - plain).item() == pytest.approx(0.0, abs=1e-5)
+
+    def test_cached_gradients_are_the_plain_ones(self, tiny_bert):
+        model, teacher = model_of(tiny_bert), model_of(tiny_bert, dim=12)
+        columns = features(model, QUERIES, POSITIVES, NEGATIVES)
+        gradients = []
+        for size in (None, 1):
+            model.zero_grad()
+            AlignmentLoss(model, teacher=teacher, token_distillation=2.0, mini_batch_size=size)(columns).backward()
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        for plain, cached in zip(*gradients, strict=True):
+            torch.testing.assert_close(plain, cached, rtol=1e-4, atol=1e-6)
+
+    def test_needs_a_teacher(self, tiny_bert):
+        with pytest.raises(InvalidParameterError, match="must be a model where token_distillation"):
+            AlignmentLoss(model_of(tiny_bert), token_distillation=1.0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"scale": 0}, {"distillation": 2}, {"token_distillation": -1}, {"mini_batch_size": 0}, {"alignment": "top-q"}],
+)
 def test_bad_settings(bad):
     with pytest.raises(InvalidParameterError):
         AlignmentLoss(None, **bad)

@@ -23,6 +23,16 @@ def test_a_small_recipe():
     assert recipe.data[0].label == "folder"
 
 
+def test_collections_are_left_out():
+    recipe = build_recipe(tables(data=[{"path": "a/one"}, {"path": "two", "name": "second"}, {"path": "three"}]))
+    assert recipe.without([]) == recipe
+    assert [source.label for source in recipe.without(["second", "one"]).data] == ["three"]
+    with pytest.raises(RecipeError, match="no collection 'two' to leave out; it has one, second, three"):
+        recipe.without(["two"])
+    with pytest.raises(RecipeError, match="at least one"):
+        recipe.without(["one", "second", "three"])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -54,6 +64,8 @@ def test_mistakes(changes, message):
         ("loss", {"alignment": "attention"}),
         ("loss", {"scale": -1.0}),
         ("loss", {"teacher": "base"}),
+        ("loss", {"token_distillation": 1.0}),
+        ("loss", {"token_distillation": -1.0, "teacher": "base"}),
         ("training", {"batch_size": 1}),
         ("training", {"warmup": 1.0}),
         ("training", {"precision": "fp8"}),

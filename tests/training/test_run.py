@@ -204,7 +204,7 @@ def test_bf16_needs_no_gpu(recipe):
 
 def test_frozen_layers_are_remembered_and_change_nothing(recipe, tmp_path):
     model = {"frozen_layers": 2, "dropout": 0.0}
-    loss = {"teacher": "base", "distillation": 0.5}
+    loss = {"teacher": "base", "distillation": 0.5, "token_distillation": 0.5}
     plain = losses(train(recipe("plain", model=model, loss=loss), progress=False))
     remembering = {"remember_frozen": str(tmp_path / "states")}
     for output in ("first", "second"):  # computed, then read

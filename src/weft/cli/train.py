@@ -16,6 +16,9 @@ def train(
     check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
     models: Annotated[str | None, typer.Option(help="The same for {models}.", envvar="WEFT_MODELS")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave a collection of the recipe out, to judge on it; may be repeated.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoints there are.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use.")] = None,
 ) -> None:
@@ -24,7 +27,7 @@ def train(
     from weft.training.recipes import read_recipe
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
-    wanted = read_recipe(find_recipe(recipe), changes or (), folders)
+    wanted = read_recipe(find_recipe(recipe), changes or (), folders).without(without or ())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         import torch

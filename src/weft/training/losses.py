@@ -23,6 +23,7 @@ from weft.alignment.scoring import relevance
 from weft.encoders.salience import SALIENCE, Salience
 from weft.errors import invalid
 from weft.training.in_batch import score_in_batch
+from weft.training.token_distillation import maxima, unexplained, words
 
 
 class Tokens(NamedTuple):
@@ -36,6 +37,15 @@ class Tokens(NamedTuple):
     """(texts, tokens), vocabulary ids"""
     salience: Tensor | None
     """(texts, tokens), where the model has salience heads"""
+
+
+class Taught(NamedTuple):
+    """What the teacher says of a batch."""
+
+    scores: Tensor
+    """(B, N)"""
+    maxima: Tensor | None
+    """What each query token finds in each document, (B, n, N), where that is imitated too."""
 
 
 class AlignmentLoss(nn.Module):
@@ -56,6 +66,9 @@ class AlignmentLoss(nn.Module):
         1 / temperature of the teacher's scores, and of scores given as labels.
     distillation : float
         Weight of the imitation, between 0 and 1; the cross-entropy has the rest.
+    token_distillation : float
+        Weight of imitating what each token of a query finds in each document with the teacher, beside all that: the
+        share of its variance that is not explained (`weft.training.token_distillation`). Needs a teacher.
     mini_batch_size : int, optional
         Embed so many texts at a time and keep no activations between them (GradCache): batches as large as wanted
         at the price of a second forward pass. The gradients are the same.
@@ -79,6 +92,7 @@ class AlignmentLoss(nn.Module):
         teacher_alignment: Alignment | str = "sum-of-max,z=query",
         teacher_scale: float = 1.0,
         distillation: float = 0.0,
+        token_distillation: float = 0.0,
         mini_batch_size: int | None = None,
         gather_across_devices: bool = False,
     ) -> None:
@@ -88,6 +102,10 @@ class AlignmentLoss(nn.Module):
                 raise invalid(name, "AlignmentLoss", "greater than 0", value)
         if not 0 <= distillation <= 1:
             raise invalid("distillation", "AlignmentLoss", "between 0 and 1", distillation)
+        if not token_distillation >= 0:
+            raise invalid("token_distillation", "AlignmentLoss", "at least 0", token_distillation)
+        if token_distillation and teacher is None:
+            raise invalid("teacher", "AlignmentLoss", "a model where token_distillation is above 0", teacher)
         if mini_batch_size is not None and mini_batch_size < 1:
             raise invalid("mini_batch_size", "AlignmentLoss", "at least 1, or None", mini_batch_size)
         self.model = model
@@ -96,6 +114,7 @@ class AlignmentLoss(nn.Module):
         self.teacher_alignment = Alignment.parse(teacher_alignment)
         self.teacher_scale = teacher_scale
         self.distillation = distillation
+        self.token_distillation = token_distillation
         self.mini_batch_size = mini_batch_size
         self.gather_across_devices = gather_across_devices
         # Not a submodule: the trainer would move it, save it and put it into training mode.
@@ -106,12 +125,17 @@ class AlignmentLoss(nn.Module):
         """Tell the trainer that the backward pass runs in a hook."""
         return self.mini_batch_size is not None
 
+    @property
+    def _imitates(self) -> bool:
+        return bool(self.distillation or self.token_distillation)
+
     def get_config_dict(self) -> dict[str, Any]:
         """Return what the model card shows."""
         return {
             "alignment": str(self.alignment),
             "scale": self.scale,
             "distillation": self.distillation,
+            "token_distillation": self.token_distillation,
             "teacher_scale": self.teacher_scale,
             "mini_batch_size": self.mini_batch_size,
         }
@@ -124,14 +148,14 @@ class AlignmentLoss(nn.Module):
         ]
         if len(columns) < 2:
             raise invalid("data", "AlignmentLoss", "of at least two columns, query and positive", len(columns))
-        taught = self._teach(columns) if self._teacher and self.distillation else None
+        taught = self._teach(columns) if self._teacher and self._imitates else None
         if self.mini_batch_size is None or not torch.is_grad_enabled():
             return self._loss([embed(self.model, column) for column in columns], labels, taught)
         return self._cached(columns, labels, taught)
 
     # -- from token vectors to a number ----------------------------------------------------------------
 
-    def _loss(self, columns: Sequence[Tokens], labels: Tensor | None, taught: Tensor | None) -> Tensor:
+    def _loss(self, columns: Sequence[Tokens], labels: Tensor | None, taught: Taught | None) -> Tensor:
         queries, *documents = columns
         B, N = len(queries.values), len(documents)
         if self.gather_across_devices:
@@ -143,7 +167,7 @@ class AlignmentLoss(nn.Module):
         if self.distillation:
             loss = (1 - self.distillation) * loss
             if taught is not None:
-                loss = loss + self.distillation * _kl(scores, self.teacher_scale * taught)
+                loss = loss + self.distillation * _kl(scores, self.teacher_scale * taught.scores)
             elif labels is not None:
                 stride = len(merged.values) // N
                 own = torch.stack([scores[torch.arange(B), positives + c * stride] for c in range(N)], dim=1)  # (B, N)
@@ -151,6 +175,9 @@ class AlignmentLoss(nn.Module):
                     shape = tuple(labels.shape)
                     raise invalid("scores", "AlignmentLoss", f"one for each document, shape {tuple(own.shape)}", shape)
                 loss = loss + self.distillation * _kl(own, self.teacher_scale * labels.to(own))
+        if taught is not None and taught.maxima is not None:
+            left = unexplained(maxima(queries, merged), taught.maxima, words(queries))
+            loss = loss + self.token_distillation * left
         return loss + self._penalty(queries, "query") + self._penalty(merged, "document")
 
     def _penalty(self, side: Tokens, task: str) -> Any:
@@ -159,15 +186,17 @@ class AlignmentLoss(nn.Module):
         return salience_module(self.model).gate(task).penalty(side.salience, side.mask)
 
     @torch.no_grad()
-    def _teach(self, columns: Sequence[dict[str, Any]]) -> Tensor:
+    def _teach(self, columns: Sequence[dict[str, Any]]) -> Taught:
         queries, *documents = (embed(self._teacher[0], column) for column in columns)
         if self.gather_across_devices:
             documents = [_gather(column) for column in documents]
-        return score_batch(queries, concatenate(documents), self.teacher_alignment)
+        merged = concatenate(documents)
+        found = maxima(queries, merged) if self.token_distillation else None
+        return Taught(score_batch(queries, merged, self.teacher_alignment), found)
 
     # -- GradCache -------------------------------------------------------------------------------------
 
-    def _cached(self, columns: Sequence[dict[str, Any]], labels: Tensor | None, taught: Tensor | None) -> Tensor:
+    def _cached(self, columns: Sequence[dict[str, Any]], labels: Tensor | None, taught: Taught | None) -> Tensor:
         """Embed without activations, differentiate the loss at the embeddings, and embed again for the rest."""
         assert self.mini_batch_size is not None
         chunks: list[tuple[dict[str, Any], RandContext, Tokens]] = []

@@ -13,7 +13,7 @@ strings ``{data}`` and ``{models}`` stand for the folders given by ``--data`` an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,8 @@ class LossSettings:
     alignment: str = "sum-of-max"
     scale: float = 1.0
     distillation: float = 0.0
+    token_distillation: float = 0.0
+    """Weight of imitating what each query token finds in each document with the teacher, beside the loss of scores."""
     teacher: str = ""
     """A multi-vector checkpoint or plain encoder with the same tokenizer, or ``"base"``: the untrained base itself,
     with all its dimensions."""
@@ -104,7 +106,11 @@ class LossSettings:
             positive(f"loss.{key}", getattr(self, key))
         if not 0 <= self.distillation <= 1:
             raise invalid("loss.distillation", "the recipe", "between 0 and 1", self.distillation)
-        if self.teacher and not self.distillation:
+        if not self.token_distillation >= 0:
+            raise invalid("loss.token_distillation", "the recipe", "at least 0", self.token_distillation)
+        if self.token_distillation and not self.teacher:
+            raise invalid("loss.teacher", "the recipe", "named where loss.token_distillation is above 0", self.teacher)
+        if self.teacher and not (self.distillation or self.token_distillation):
             raise invalid("loss.distillation", "the recipe", "above 0 when a teacher is named", self.distillation)
 
 
@@ -175,6 +181,14 @@ class Recipe:
     def as_dict(self) -> dict[str, Any]:
         """Return plain tables, as they would stand in the TOML file."""
         return asdict(self)
+
+    def without(self, names: Sequence[str]) -> Recipe:
+        """Return the recipe without some collections, for training that they are then judged on (leave-one-out)."""
+        known = [source.label for source in self.data]
+        for name in names:
+            if name not in known:
+                raise RecipeError(f"the recipe has no collection {name!r} to leave out; it has {', '.join(known)}")
+        return replace(self, data=tuple(source for source in self.data if source.label not in names))
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = (), folders: Mapping[str, str] | None = None) -> Recipe:

@@ -157,6 +157,7 @@ def assemble(recipe: Recipe) -> Run:
         teacher_alignment=recipe.loss.teacher_alignment,
         teacher_scale=recipe.loss.teacher_scale,
         distillation=recipe.loss.distillation,
+        token_distillation=recipe.loss.token_distillation,
         mini_batch_size=recipe.loss.mini_batch_size,
         gather_across_devices=recipe.training.gather_across_devices,
     )
