@@ -220,8 +220,36 @@ SOAK    ?= 600
 bench-serving: $(VENV)/.ready  ## weft serve under load: requests a second, latencies, CPU, memory; about half an hour
 	$(BIN)/python benchmarks/serving/run.py --documents $(N) --seconds $(SECONDS) --soak $(SOAK) --output $(OUTPUT)
 
+# The sdist, and the wheel that is made from it, in dist/; then the wheel alone: installed in an environment without a
+# compiler, with the quick start and the light tests run against it.
+RELEASE := .venv-release
+FRESH   := build/fresh
+
+$(RELEASE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python $(PIP) install -U "pip>=25.1"
+	$(RELEASE)/bin/python $(PIP) install --group release
+	@touch $@
+
+.PHONY: wheel test-wheel
+wheel: $(RELEASE)/.ready  ## an sdist and a wheel for this machine, into dist/
+	rm -rf dist build/wheel
+	$(RELEASE)/bin/python -m build --outdir build/wheel
+	mkdir -p dist && cp build/wheel/*.tar.gz dist/
+	if [ "$$(uname)" = Linux ]; then PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" auditwheel repair -w dist build/wheel/*.whl; else cp build/wheel/*.whl dist/; fi
+	if ls dist/*abi3*.whl > /dev/null 2>&1; then $(RELEASE)/bin/abi3audit --strict dist/*.whl; fi
+	$(RELEASE)/bin/twine check --strict dist/*
+
+test-wheel: wheel  ## that wheel in an environment without a compiler: the quick start and the light tests
+	rm -rf $(FRESH) && $(PYTHON) -m venv $(FRESH)
+	$(FRESH)/bin/python $(PIP) install -U "pip>=25.1"
+	PATH=$(CURDIR)/$(FRESH)/bin $(FRESH)/bin/python $(PIP) install --only-binary=:all: -c constraints.txt dist/*.whl
+	cd $(FRESH) && PATH=$(CURDIR)/$(FRESH)/bin python $(CURDIR)/examples/quickstart.py
+	$(FRESH)/bin/python $(PIP) install -c constraints.txt $(BUILD) --group light-test
+	$(FRESH)/bin/pytest -n 2 -q -m "not torch and not slow" --ignore=tests/faults --ignore=tests/native/test_native_cpp.py tests
+
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
 clean:  ## remove everything the other targets made
-	rm -rf $(VENV) $(LIGHT) $(ASAN) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LIGHT) $(ASAN) $(RELEASE) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

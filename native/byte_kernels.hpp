@@ -102,7 +102,7 @@ extern const ByteKernels kAvx2Bytes;
 #if defined(WEFT_HAVE_VNNI)
 ByteKernels vnni_bytes(const ByteKernels& others);  // what VNNI does better, and of others what it does not
 #endif
-#if defined(WEFT_HAVE_NEON_BYTES)
+#if defined(WEFT_HAVE_NEON)
 ByteKernels neon_bytes(const ByteKernels& others);      // what NEON does better
 ByteKernels neon_dot_bytes(const ByteKernels& others);  // what its dot product does better
 #endif

@@ -3,9 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if defined(_M_X64)
-#include <intrin.h>
-#elif defined(__x86_64__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -22,27 +20,15 @@ struct Registers {
 
 Registers cpuid(uint32_t leaf, uint32_t subleaf) {
     Registers r;
-#if defined(_M_X64)
-    int values[4];
-    __cpuid(values, 0);
-    if (static_cast<uint32_t>(values[0]) < leaf) return r;
-    __cpuidex(values, static_cast<int>(leaf), static_cast<int>(subleaf));
-    r.eax = values[0], r.ebx = values[1], r.ecx = values[2], r.edx = values[3];
-#else
     __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
-#endif
     return r;
 }
 
 // Which registers the operating system saves when it switches threads (XCR0).
 uint64_t saved_state() {
-#if defined(_M_X64)
-    return _xgetbv(0);
-#else
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t{high} << 32) | low;
-#endif
 }
 
 constexpr uint32_t bit(int n) { return uint32_t{1} << n; }
@@ -69,7 +55,7 @@ X86 detect() {
 
 #endif
 
-#if defined(WEFT_HAVE_NEON_BYTES)
+#if defined(WEFT_HAVE_NEON)
 
 // Whether bytes are multiplied in fours (ARMv8.2's dot product): where every machine that this is compiled for can, as Apple's, the
 // compiler knows; Linux tells; elsewhere nobody is asked.
@@ -100,13 +86,9 @@ std::vector<Level> detect_levels() {
 #endif
 #endif
 #if defined(WEFT_HAVE_NEON)
-#if defined(WEFT_HAVE_NEON_BYTES)
     static const ByteKernels neon = neon_bytes(kBaselineBytes), dot = neon_dot_bytes(neon);
     levels.push_back({"neon", &kNeonKernels, &neon});  // part of every AArch64
     if (has_dot_product()) levels.push_back({"neondot", &kNeonKernels, &dot});
-#else
-    levels.push_back({"neon", &kNeonKernels, &kBaselineBytes});
-#endif
 #endif
     return levels;
 }

@@ -1,8 +1,6 @@
 // weft._native.MappedFile: the arrays over it hold a reference to it, and the last one to go unmaps the file.
 #include "mapped_file_bindings.hpp"
 
-#if defined(WEFT_HAVE_MMAP)
-
 #include <nanobind/ndarray.h>
 
 #include <cerrno>
@@ -45,9 +43,3 @@ void bind_mapped_file(nb::module_& module) {
         .def_prop_ro("nbytes", &weft::MappedFile::size)
         .def("release", &weft::MappedFile::release, nb::call_guard<nb::gil_scoped_release>());
 }
-
-#else
-
-void bind_mapped_file(nanobind::module_&) {}
-
-#endif

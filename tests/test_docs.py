@@ -30,7 +30,9 @@ def test_the_reference_of_the_command_line_has_every_verb():
 def test_every_room_is_in_the_api_reference():
     packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
     modules = {path.stem for path in (ROOT / "src" / "weft").glob("*.py") if not path.stem.startswith("_")}
-    described = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference" / "api").glob("*.md"))
+    described = "\n".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference" / "api").glob("*.md")
+    )
     rooms = set(re.findall(r"^::: weft\.(\w+)", described, re.MULTILINE))
     assert sorted((packages | modules) - rooms - NO_API) == []
 

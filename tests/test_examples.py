@@ -1,6 +1,7 @@
 """The examples run and find what they promise; the quick start is the same everywhere it is shown."""
 
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from weft.encoders.loading import BUNDLED
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+SHOWN = ("README.md", "docs/start/quickstart.md")
 QUICKSTART = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
 
 
@@ -37,8 +39,19 @@ def test_the_quick_start_is_short_and_the_same_everywhere():
     lines = [line for line in QUICKSTART.splitlines() if line.strip()]
     assert len(lines) <= 15
     assert [line for line in lines if "import" in line] == ["import weft"]
-    for page in ("README.md", "docs/index.md"):
+    for page in SHOWN:
         assert f"```python\n{QUICKSTART}```" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_the_output_of_the_quick_start_is_real(example, page):
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert same(shown) == same("".join(f"{line.rstrip()}\n" for line in example("quickstart.py").splitlines()))
+
+
+def same(text):
+    """A text without what depends on the processor: the last digits of scores, and the bars."""
+    return re.sub(r"[ ━]+", " ", re.sub(r"(\d+\.\d)\d+", r"\1", text))
 
 
 def test_quickstart(example):

@@ -64,8 +64,6 @@ class MappedFile:
     The file stays mapped as long as the object or an array over it lives. A file that somebody cuts short meanwhile
     kills the process that reads beyond its end, as with any mapping.
 
-    On Windows there is no such class: ask ``hasattr(_native, "MappedFile")`` and use `mmap` where it is missing.
-
     Raises
     ------
     OSError

@@ -11,8 +11,6 @@ import pytest
 
 from weft import _native
 
-pytestmark = pytest.mark.skipif(not hasattr(_native, "MappedFile"), reason="no MappedFile on this system")
-
 linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks into /proc")
 
 

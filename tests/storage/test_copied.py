@@ -1,6 +1,5 @@
 """Indexes in folders that others may write: copied into memory, nothing that happens to the files later matters."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -48,7 +47,6 @@ def test_copies_do_not_care(path, how):
     assert (ended.returncode, ended.stdout.strip()) == (0, "5")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="files that are mapped cannot be cut there")
 def test_maps_do(path):
     assert run(path, "when read", "cut").returncode == -signal.SIGBUS
 

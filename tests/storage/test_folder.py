@@ -145,7 +145,6 @@ except WeftError as error:
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "catalogue.sqlite-wal", "writer.lock", "segment"])
 def test_a_pipe_does_not_hang_it(path, name):
     if name == "segment":

@@ -10,10 +10,7 @@ from weft import Index, TokenVectors
 from weft.errors import IndexLockedError, IndexStateError
 from weft.storage.check import check
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 DIM = 4
 
 

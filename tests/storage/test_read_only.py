@@ -15,7 +15,7 @@ from weft.errors import StorageError
 from weft.storage.check import check
 
 DIM = 4
-ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+ROOT = os.geteuid() == 0
 OTHER = 65534
 
 IMPORTS = f"""

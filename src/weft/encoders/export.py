@@ -3,7 +3,7 @@
 int8 means: the weights of matrix products are bytes, one scale for each output channel; their inputs are turned to
 bytes when the graph runs, one scale for each text; rows of the embedding tables are bytes with one scale each. Weights
 use 7 of 8 bits: on processors without VNNI the sums of products of full bytes overflow their 16 bits. The projection
-and the salience heads, a hundredth of the work, stay fp32. What each choice costs is in docs/guides/encoders.md.
+and the salience heads, a hundredth of the work, stay fp32. What each choice costs is in docs/notes/int8.md.
 """
 
 from __future__ import annotations

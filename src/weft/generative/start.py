@@ -6,8 +6,8 @@ query at all. Two things about the corpus and the task are known before the firs
 - which tokens occur in the same documents: the singular vectors of the TF-IDF matrix are the embeddings;
 - that an identifier is about what the query is about: cross-attention hands on what it reads, W_O W_V = 1.
 
-Together they make the untrained decoder prefer tokens that share documents with the query's (docs/guides/generative.md has the
-figures). Nothing pretrained is involved.
+Together they make the untrained decoder prefer tokens that share documents with the query's
+(docs/guides/generative.md has the figures). Nothing pretrained is involved.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import resource
 import signal
 import struct
 import subprocess
@@ -135,10 +136,6 @@ def _receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 def _limit(seconds: int, memory: int) -> None:
     """Limit this process: so much more memory than it has now, and so much more processor time."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limits; the clock remains
-        return
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(used.ru_utime + used.ru_stime) + 1
     _, most = resource.getrlimit(resource.RLIMIT_CPU)

@@ -92,7 +92,7 @@ def _as_it_lies(folder: Path) -> str:
     """How SQLite is to open a folder that cannot be written."""
     if (folder / f"{FILE}-shm").exists() and (folder / f"{FILE}-wal").exists():
         return "mode=ro"  # somebody writes it: their shared memory will do
-    if log_size(folder) and os.name == "posix":
+    if log_size(folder):
         return "mode=ro&vfs=unix-none"  # they crashed, and the log holds commits: it is read without shared memory
     return "immutable=1"  # closed in good order
 

@@ -32,5 +32,4 @@ def _let_go() -> None:
         connected.let_go()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_let_go)
+os.register_at_fork(before=_let_go)

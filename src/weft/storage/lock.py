@@ -6,6 +6,7 @@ its parent, and would keep others out after the parent is done.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import weakref
@@ -27,7 +28,7 @@ class WriterLock:
     """Taken on construction, or `IndexLockedError` at once; never waits."""
 
     def __init__(self, folder: Path) -> None:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         self._handle: int | None = os.open(folder / FILE, flags, 0o644)
         try:
             found = os.fstat(self._handle)
@@ -44,7 +45,7 @@ class WriterLock:
     def _lock(self, folder: Path) -> None:
         assert self._handle is not None
         try:
-            _lock(self._handle)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(self._handle, _FIELD, 0).decode(errors="replace").strip()
             raise IndexLockedError(
@@ -65,7 +66,8 @@ class WriterLock:
     def release(self) -> None:
         """Let the next writer in."""
         if self._handle is not None:
-            _unlock(self._handle)  # closing alone would not do while a child that was forked has the file open
+            # Closing alone is not enough while a forked child has the file open.
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
             self._close()
 
     def _close(self) -> None:
@@ -98,24 +100,4 @@ def _forget() -> None:
         lock._close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _unlock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows gives it up when the file is closed
-        return
-    fcntl.flock(handle, fcntl.LOCK_UN)
+os.register_at_fork(after_in_child=_forget)

@@ -19,7 +19,7 @@ PCA_TEXTS = 3072
 """How many texts the PCA looks at. From 256 of them the trained model was a quarter of a point worse on dev."""
 
 CENTRE = 0.8
-"""How much of the average is taken off vectors that are projected with a bias; chosen on dev (docs/guides/training.md)."""
+"""The share of the average subtracted from vectors that are projected with a bias (docs/notes/weft-small.md)."""
 
 
 def build_projection(settings: ModelSettings, transformer: Transformer, texts: Sequence[str]) -> nn.Module:

@@ -1,0 +1,272 @@
+"""What README and docs promise exists: files, headings, commands, options, extras; figures are of shipped models."""
+
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from weft.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+        *DOCS.rglob("*.md"),
+        *(ROOT / "benchmarks").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / "src" / "weft" / "models").rglob("*.md"),
+        *(ROOT / "packages").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+    ]
+)
+COMMANDS = typer.main.get_command(app)
+GENERATED = {DOCS / "reference" / "cli.md"}  # tools/cli_reference.py writes it when the site is built
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def prose(path):
+    """A page without its code blocks."""
+    return re.sub(r"^( *)```.*?^\1```$", "", text(path), flags=re.MULTILINE | re.DOTALL)
+
+
+def code(path):
+    """The code of a page: spans in a line, lines of indented blocks, commands of fenced ones."""
+    page = text(path)
+    for kind, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        if kind == "console":
+            yield from re.findall(r"^\$ (.*)$", block, re.MULTILINE)
+        elif kind in ("", "sh", "bash", "shell"):
+            yield from block.splitlines()
+    yield from re.findall(r"^ {4,}(\S.*)$", prose(path), re.MULTILINE)
+    yield from (span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", prose(path)))
+
+
+def anchors(path):
+    """The ids that headings get on the site and on GitHub."""
+    for heading in re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE):
+        plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        plain = re.sub(r"[^\w\s-]", "", plain)
+        yield re.sub(r"\s", "-", plain)
+        yield re.sub(r"[-\s]+", "-", re.sub(r"[^\x00-\x7f]", "", plain)).strip("-")
+    yield from re.findall(r'<a (?:id|name)="([^"]+)"', text(path))
+    yield from re.findall(r"\{ ?#([\w-]+) ?\}", text(path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        file, _, anchor = target.partition("#")
+        if "://" in file or file.startswith("mailto:"):
+            continue
+        path = (page.parent / file).resolve() if file else page
+        if path in GENERATED:
+            continue
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in set(anchors(path))):
+            dead.append(target)
+    assert dead == []
+
+
+def command_of(words):
+    """The command that words after ``weft`` name, and the words after it; None where they name none."""
+    command, rest = COMMANDS, list(words)
+    while rest and hasattr(command, "commands"):
+        while rest and rest[0].startswith("-"):
+            rest.pop(0)
+        if not rest or not re.fullmatch(r"[a-z][a-z-]*", rest[0]):
+            return command, rest
+        command = command.commands.get(rest.pop(0))
+    return command, rest
+
+
+def wrong_options(line):
+    """What a line of a shell asks of weft that it does not have."""
+    try:
+        words = shlex.split(line.replace("…", "X").replace("'\\''", ""), comments=True)
+    except ValueError:  # half a line
+        words = line.split()
+    starts = [
+        at
+        for at, word in enumerate(words)
+        if word == "weft" and (at == 0 or words[at - 1] in ("|", "--", "&&", "time", "$"))
+    ]
+    for start in starts:
+        end = next(
+            (at for at in range(start + 1, len(words)) if words[at] in ("|", "&&", ">", ";", "2>", "&")), len(words)
+        )
+        command, rest = command_of(words[start + 1 : end])
+        if command is None:
+            yield line
+            continue
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known |= {option for parameter in COMMANDS.params for option in parameter.opts} | {"--help"}
+        for word in rest:
+            option = word.partition("=")[0]
+            if re.fullmatch(r"--[a-z][a-z-]*|-[a-zA-Z]", option) and option not in known:
+                yield f"{option}: {line}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
+def test_commands_and_their_options_exist(page):
+    assert [wrong for line in code(page) for wrong in wrong_options(line.strip())] == []
+
+
+def test_a_promise_that_is_not_kept_is_found():
+    assert list(wrong_options("weft forget notes.weft")) == ["weft forget notes.weft"]
+    assert list(wrong_options("cat q | weft search notes.weft 'a b' --colour red")) == [
+        "--colour: cat q | weft search notes.weft 'a b' --colour red"
+    ]
+    assert list(wrong_options("weft generative search squad.gr 'who' -k 3 | head")) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
+def test_targets_files_and_recipes_exist(page):
+    targets = set(re.findall(r"^([a-z][\w-]*):", text(ROOT / "Makefile"), re.MULTILINE))
+    recipes = {
+        path.relative_to(ROOT / "recipes").with_suffix("").as_posix() for path in (ROOT / "recipes").rglob("*.toml")
+    }
+    missing = []
+    for line in code(page):
+        missing += [f"make {target}" for target in re.findall(r"^make ([a-z][\w-]*)", line) if target not in targets]
+        # Names with a … or in capitals stand for the reader's own.
+        for path in re.findall(
+            r"(?<![\w/.-])((?:benchmarks|tools|recipes|examples|tests|src|docs)/[\w./-]*\w\.(?:py|toml|md|tsv))\b", line
+        ):
+            if not (ROOT / path).exists():
+                missing.append(path)
+        for recipe in re.findall(r"weft train (?!recipes/)([a-z][\w-]*(?:/[\w-]+)*)(?![\w./])", line):
+            if recipe not in recipes:
+                missing.append(f"weft train {recipe}")
+    assert missing == []
+
+
+def test_experiments_exist():
+    listed = pytest.importorskip("weft.analysis.experiments", reason="experiments").EXPERIMENTS
+    known = {"all", *listed}
+    named = {
+        found for page in PAGES for line in code(page) for found in re.findall(r"weft experiment ([a-z][\w-]*)", line)
+    }
+    assert sorted(named - known) == []
+
+
+def test_extras_exist():
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    extras = set(project["optional-dependencies"])
+    sources = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.py"), ROOT / "pyproject.toml"]
+    named = [found for path in sources for found in re.findall(r"weft-search\[([\w,-]+)\]", text(path))]
+    named += [
+        found
+        for path in (ROOT / "src").rglob("*.py")
+        for found in re.findall(r'missing_extra\([^,\n]+, "([\w-]+)"', text(path))
+    ]
+    assert len(named) > 20
+    assert sorted({extra for group in named for extra in group.split(",")} - extras) == []
+    dotted = {
+        extra
+        for page in PAGES
+        for found in re.findall(r"pip install '?\.\[([\w,-]+)\]", text(page))
+        for extra in found.split(",")
+    }
+    assert sorted(dotted - extras) == []
+
+
+# Figures
+
+
+def shipped():
+    """The first eight digits of each shipped model's fingerprint."""
+    settings = [
+        *(ROOT / "src" / "weft" / "models").glob("*/weft_encoder.json"),
+        *(ROOT / "packages").rglob("weft_encoder.json"),
+    ]
+    return {json.loads(text(path))["fingerprint"][:8] for path in settings}
+
+
+FINGERPRINT = re.compile(r"(?<![\w/])([0-9a-f]{8})(?:[0-9a-f]{24})?\b")
+FIGURE = re.compile(r"(?<![\w.,/-])0?\.\d{3}\b(?!\.)")
+
+
+def stale(page, current):
+    """Fingerprints of models that do not ship.
+
+    Notes and results may keep figures of a model that is gone, where some line of the page calls it an earlier model.
+    """
+    told = set()
+    if "notes" in page.parts or "benchmarks" in page.parts:
+        told = {
+            found for line in prose(page).splitlines() if "earlier model" in line for found in FINGERPRINT.findall(line)
+        }
+    for line in prose(page).splitlines():
+        for found in FINGERPRINT.findall(line):
+            if re.search("[a-f]", found) and re.search("[0-9]", found) and found not in current | told:
+                yield f"{found}: {line[:100]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_figures_are_of_models_that_ship(page):
+    assert list(stale(page, shipped())) == []
+
+
+def test_a_stale_fingerprint_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("weft-small (`00c0ffee`): .812\nan earlier model, 00c0ffee\nweft-small, `0123abcd`\n")
+    assert len(list(stale(page, {"0123abcd"}))) == 2
+    (tmp_path / "notes").mkdir()
+    assert list(stale(page.rename(tmp_path / "notes" / "page.md"), {"0123abcd"})) == []
+
+
+def test_figures_of_the_readme_are_in_the_results():
+    figures = text(ROOT / "README.md").partition("## Figures")[2].partition("## ")[0]
+    results = text(ROOT / "benchmarks" / "RESULTS.md")
+    found = re.findall(r"(?<![\w.,])0?(\.\d{3}|\d+\.\d\d|\d,\d{3})\b", figures)
+    assert len(found) > 8
+    assert [figure for figure in found if figure not in results] == []
+
+
+def without_source(page):
+    """Headings of the sections with quality figures that name no command, or no model."""
+    for section in re.split(r"^(?=#{1,3} )", prose(page), flags=re.MULTILINE):
+        spans = re.sub(r"`[^`]*`", "", section)
+        if not FIGURE.search(spans):
+            continue
+        command = re.search(r"`(?:python (?:benchmarks|tools)/|make |weft )[^`]*`", section)
+        if not command or not FINGERPRINT.search(section):
+            yield section.partition("\n")[0]
+
+
+FOR_USERS = [
+    ROOT / "README.md",
+    DOCS / "index.md",
+    *(page for part in ("start", "guides", "reference") for page in DOCS.glob(f"{part}/**/*.md")),
+]
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=name)
+def test_figures_name_their_command_and_their_model(page):
+    assert list(without_source(page)) == []
+
+
+def test_pages_are_tracked():
+    """A page that only this checkout has is seen by nobody else."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode != 0:
+        pytest.skip("needs a git checkout")
+    assert sorted({name(page) for page in PAGES} - set(listed.stdout.split("\0"))) == []
