@@ -36,8 +36,8 @@ def same(found, expected, exact=True):
 @pytest.mark.parametrize("alignment", [None, "top-k:2", "xtr", "xtr:60", "xtr:200,impute=zero"])
 def test_a_search_is_that_of_one_index(one, many, query, filter, exact, alignment):
     options = {"filter": filter, "exact": exact, "alignment": alignment}
-    # Under XTR, the default, a product of matrices compares the tokens of small segments; its last bit depends on how many
-    # they are.
+    # Under XTR, the default, a product of matrices compares the tokens of small segments; its last bit depends on how
+    # many they are.
     same(many.search(query, 10, **options), one.search(query, 10, **options), exact=alignment == "top-k:2")
 
 
