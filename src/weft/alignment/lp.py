@@ -53,7 +53,7 @@ def entropy_lp(
     method : {"exact", "eq5"}
         ``"eq5"`` is the paper's coordinate ascent as written; ``"exact"`` its limit, by sorting.
     max_iterations, tolerance
-        For ``"eq5"``: stop when every row has |Σλ − k| ≤ tolerance·k, or after so many iterations. Cut short
+        For ``"eq5"``: stop when every row has |Σλ − k| ≤ tolerance·k, or after this many iterations. Cut short
         it returns the paper's approximate λ, whose sum is below k.
     gradient : {"implicit", "iterations"}
         On torch: the derivative of the solution itself by the implicit function theorem, or

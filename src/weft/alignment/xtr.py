@@ -100,7 +100,7 @@ K_PRIME_SHARE = 0.0025
 """Where no k′ is given, a query token retrieves this share of all tokens (40,000 in the paper, of millions).
 Chosen on dev splits: with fewer real matches are cut off, with more the score counts differences that mean nothing."""
 LEAST_K_PRIME = 100
-"""… and so many at the least."""
+"""The smallest k′ that is chosen this way."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class XTR(Alignment):
         return "sum" if self.impute == "none" and self.z == "query" else self.z
 
     def retrieves(self, tokens: int) -> int:
-        """Return how many tokens each query token retrieves from a collection of so many.
+        """Return how many tokens each query token retrieves from a collection of this size.
 
         Examples
         --------

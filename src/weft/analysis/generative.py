@@ -233,12 +233,12 @@ class Workshop:
         return output / "model"
 
     def _form(self, kind: Kind) -> list[Any]:
-        """What a multi-vector model has beside the recipe: its alignment, and tokens of a document at the most."""
+        """What a multi-vector model has beside the recipe: its alignment, and the tokens of a document it reads."""
         return [kind.alignment, self.document_length] if kind.alignment else []
 
     @property
     def document_length(self) -> int:
-        """Tokens of a document that models read at the most."""
+        """The maximum number of tokens that models read of a document."""
         return 64 if self.lab.options.quick else self.lab.options.length
 
     def _options(self, kind: Kind) -> dict[str, Any]:

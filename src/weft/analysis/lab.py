@@ -27,7 +27,7 @@ from weft.evaluation.suites import suite
 from weft.sources.beir import DEMO, Collection
 
 HELD = 2 << 30
-"""Encoded pools are held in memory up to so many bytes, the last one always."""
+"""Encoded pools are held in memory up to this many bytes, the last one always."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Options:
     quick: bool = False
     """Make everything small, on the demo collection."""
     length: int = 256
-    """Tokens of a document at the most."""
+    """The maximum number of tokens of a document."""
     recipe: Path | None = None
     """What to train models with, for experiments that compare trained ones."""
     folders: Mapping[str, str] = field(default_factory=dict)

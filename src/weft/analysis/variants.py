@@ -132,7 +132,7 @@ def _train(recipe: Recipe, threads: int) -> None:
 
 
 def _training(threads: int) -> Any:
-    """Return `weft.training.run`, with torch kept to so many threads."""
+    """Return `weft.training.run`, with torch kept to that many threads."""
     try:
         import torch
 

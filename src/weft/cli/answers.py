@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.text_index import TextIndex
     from weft.types import Document, Ranking, Result
 
-Top = Annotated[int, typer.Option("-k", "--top", min=1, help="How many documents at the most.")]
+Top = Annotated[int, typer.Option("-k", "--top", min=1, help="The maximum number of documents.")]
 AlignmentOption = Annotated[
     str | None,
     typer.Option(

@@ -43,7 +43,7 @@ def demo(
     from weft.sources.beir import DEMO, Collection
 
     if serve:
-        server_room()  # what is missing is told before any work
+        server_room()  # report what is missing before any work
     collection = Collection.read(DEMO)
     out = console()
     with _opened(index, model, collection) as texts:

@@ -81,8 +81,8 @@ def evaluate(
         list[str] | None, typer.Option("--collection", "-c", help="Of a suite only this one; may be repeated.")
     ] = None,
     split: Annotated[str, typer.Option(help="Of a folder: which judgements.")] = "test",
-    documents: Annotated[int | None, typer.Option(min=10, help="Cut collections to so many documents.")] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="Measure on so many queries.")] = None,
+    documents: Annotated[int | None, typer.Option(min=10, help="Cut collections to this many documents.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Measure on this many queries.")] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(metavar="RUN", help="Differences to this run (a file, or a row), with p-values."),
@@ -91,7 +91,7 @@ def evaluate(
     save_run: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the runs, as TREC has them.")] = None,
     work: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep encodings and indexes here.")] = None,
     length: Annotated[
-        int | None, typer.Option(min=8, help="Tokens of a document at the most; by default what the model reads.")
+        int | None, typer.Option(min=8, help="Maximum tokens of a document; by default what the model reads.")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Processors to use.")] = 1,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.md,

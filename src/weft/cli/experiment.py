@@ -42,7 +42,7 @@ def experiment(
         Path | None, typer.Option(metavar="DIR", help="Keeps encodings and trained models; by default DIR/work.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small, on the demo collection: to see it run.")] = False,
-    length: Annotated[int, typer.Option(min=8, help="Tokens of a document at the most.")] = 256,
+    length: Annotated[int, typer.Option(min=8, help="The maximum number of tokens of a document.")] = 256,
     recipe: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Trains the models that an experiment compares, if none are given."),

@@ -24,8 +24,8 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Where to write the light form.")],
     precision: Annotated[Precision, typer.Option(help="Bytes or full floats.")] = Precision.int8,
     name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
-    query_length: Annotated[int | None, typer.Option(help="Tokens of a query at the most.")] = None,
-    document_length: Annotated[int | None, typer.Option(help="Tokens of a document at the most.")] = None,
+    query_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a query.")] = None,
+    document_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a document.")] = None,
     projection: Annotated[Path | None, typer.Option(help=".npy of shape (dim, hidden), for a plain encoder.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a light model.")] = False,
     compare: Annotated[bool, typer.Option(help="Measure speed and drift against torch.")] = True,
@@ -33,8 +33,8 @@ def export(
         Path | None, typer.Option(help="A BEIR folder to compare on, with nDCG; else a built-in one.")
     ] = None,
     split: Annotated[str, typer.Option(help="The split of the BEIR folder.")] = "test",
-    queries: Annotated[int, typer.Option(help="Queries to compare on at the most.")] = 100,
-    documents: Annotated[int, typer.Option(help="Documents to compare on at the most.")] = 400,
+    queries: Annotated[int, typer.Option(help="The maximum number of queries to compare on.")] = 100,
+    documents: Annotated[int, typer.Option(help="The maximum number of documents to compare on.")] = 400,
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the checkpoint's code.")] = False,
 ) -> None:
     """Write the light form of MODEL to FOLDER: ONNX Runtime and tokenizers, no torch.
@@ -46,7 +46,7 @@ def export(
     from weft.encoders.encoder import Encoder
     from weft.encoders.export import as_torch_encoder, check_target, write_folder, write_graph
 
-    check_target(folder, precision.value, overwrite)  # what is wrong is told before the work
+    check_target(folder, precision.value, overwrite)  # report what is wrong before the work
     sample = _sample(data, split, queries, documents) if compare else None
     heavy = as_torch_encoder(model, projection=projection, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"query_length": query_length, "document_length": document_length}

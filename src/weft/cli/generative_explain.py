@@ -31,7 +31,7 @@ def explain(
             help="Of an index a document's id, by default the best one found; of a model a text, - reads stdin.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Of an index: explain so many of the best.")] = 1,
+    k: Annotated[int, typer.Option("-k", min=1, help="Of an index: explain this many of the best.")] = 1,
     beams: Annotated[int, typer.Option(min=1, help="Of an index: hypotheses kept while decoding.")] = 15,
     tokens: Annotated[
         int | None,

@@ -44,7 +44,7 @@ class Hit(NamedTuple):
 def grep(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
     paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Folders and files; here.")] = None,
-    k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="How many places at the most.")] = 10,
+    k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="The maximum number of places.")] = 10,
     context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines to show around each.")] = 0,
     names: Annotated[bool, typer.Option("-l", "--files-with-matches", help="Print the names of files only.")] = False,
     include: Annotated[list[str] | None, typer.Option(help="Only files like this; may be repeated.")] = None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.types import Document, Result
 
 PASSAGES = 3
-"""Passages of a document that are shown at the most."""
+"""The maximum number of passages shown of a document."""
 DEPTH = 4
 """How many times more passages than documents are looked for: some documents have several of the best."""
 
@@ -46,7 +46,7 @@ class Group:
 
 
 def grouped(found: Iterator[Shown], k: int, by_document: bool = True) -> list[Group]:
-    """Put passages of one document together: k documents at the most, in the order of their best passages."""
+    """Put passages of one document together: at most k documents, in the order of their best passages."""
     groups: dict[str, Group] = {}
     for shown in found:
         name = (parent_of(shown.document) if by_document else None) or shown.result.id

@@ -55,7 +55,7 @@ def index(
         bool | None,
         typer.Option("--split/--no-split", help="Split long documents; by default all but test collections."),
     ] = None,
-    length: Annotated[int | None, typer.Option(min=1, help="Tokens of a passage at the most.")] = None,
+    length: Annotated[int | None, typer.Option(min=1, help="The maximum number of tokens of a passage.")] = None,
     max_size: Annotated[int, typer.Option(min=1, help="Skip texts of more megabytes than this.")] = 64,
     bits: Annotated[int | None, typer.Option(help="8, 4 or 2 bits a coordinate, for a new index; 8.")] = None,
     beta_d: Annotated[

@@ -118,7 +118,7 @@ def search(
 
 
 def _prompt(texts: TextIndex, settings: Settings) -> None:
-    """Ask until the end of input; an error is said in a line, and the next question is welcome."""
+    """Ask until the end of input; an error is one line, and the next question is welcome."""
     from contextlib import suppress
 
     from weft.explain.terminal import print_explanations

@@ -74,7 +74,7 @@ def serve(
     sizes = {}
     for name, texts in open_indexes(
         paths, model, on_damage.value
-    ).items():  # mistakes are told once, before there are workers
+    ).items():  # report mistakes once, before there are workers
         sizes[name] = len(texts)
         texts.close()
     options["threads"] = threads or max(1, -(-usable_cpus() // workers))

@@ -107,7 +107,7 @@ class Fleet:
     async def _retrieval(self, asked: Asked, among: dict[int, Replicas], *, partial: bool) -> parts.Retrieval:
         """XTR's first step: the k′-th similarities over all shards.
 
-        k′ may depend on how many tokens there are. The shards are told what they had the last time; if that has
+        k′ may depend on how many tokens there are. The shards get what they had the last time; if that has
         changed they are asked once more.
         """
         options = asked.options

@@ -162,7 +162,7 @@ class Replicas:
             replica.bad()
             raise
         except asyncio.CancelledError:
-            self._note(time.perf_counter() - begun)  # as long at the least
+            self._note(time.perf_counter() - begun)  # at least as long
             raise
         finally:
             replica.under_way -= 1

@@ -42,7 +42,7 @@ class Encoder:
     dim : int
         Dimension of the token vectors.
     query_length, document_length : int
-        Tokens of a text at the most, special tokens and markers included.
+        The maximum number of tokens of a text, special tokens and markers included.
     has_salience : bool
         Whether texts come with saliences.
     salience_weighs : bool

@@ -117,7 +117,7 @@ class LightBackend:
         return Output(found[0], scores)
 
     def _session(self, threads: int) -> InferenceSession:
-        """Return a session with so many threads; the one for a single thread is kept, and one other."""
+        """Return a session with that many threads; the one for a single thread is kept, and one other."""
         with self._lock:
             if threads not in self._sessions:
                 for other in [n for n in self._sessions if n != 1]:

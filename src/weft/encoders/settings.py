@@ -58,7 +58,7 @@ class Side:
     Parameters
     ----------
     length : int
-        Tokens of a text at the most, special tokens and prefix included.
+        The maximum number of tokens of a text, special tokens and prefix included.
     prefix : str
         What stands before every text: a marker such as ``"[Q] "`` or a prompt.
     expansion : Expansion, optional

@@ -42,9 +42,9 @@ def split_text(text: str, encoder: Encoder, *, length: int | None = None, overla
     encoder : Encoder
         Whose tokens are counted.
     length : int, optional
-        Tokens of a passage at the most, special tokens and prefix included; by default what the encoder reads.
+        Maximum tokens of a passage, special tokens and prefix included; by default what the encoder reads.
     overlap : int, optional
-        Tokens that a passage repeats of the one before at the most; by default an eighth of `length`. The repeated part
+        Maximum tokens repeated from the passage before; by default an eighth of `length`. The repeated part
         begins at a sentence, or at a word, where there is one.
 
     Returns

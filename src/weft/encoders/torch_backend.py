@@ -202,7 +202,7 @@ def _masks(model: MultiVectorEncoder, task: str) -> tuple[tuple[int, ...], tuple
 
 @contextmanager
 def _torch_threads(threads: int) -> Iterator[None]:
-    """Have torch use so many threads. The setting is the process's, so callers take turns."""
+    """Have torch use that many threads. The setting is the process's, so callers take turns."""
     with _threads_lock:
         before = torch.get_num_threads()
         torch.set_num_threads(threads)

@@ -48,7 +48,7 @@ FOLD = 8
 BLUR = 0.3
 """Ranks are blurred as if scores had noise of this much of their standard deviation."""
 BLURRED = 20
-"""That of the best so many documents."""
+"""The number of best documents that are looked at."""
 
 
 def alignments_to_compare(salience: bool) -> tuple[str, ...]:
@@ -69,11 +69,11 @@ class Prior(NamedTuple):
     """What is thought before any example."""
 
     examples: float = 2.0
-    """That there is no advantage weighs as so many examples."""
+    """The weight of the prior that there is no advantage, in examples."""
     spread: float = 0.25
     """The differences between two alignments scatter so much over queries."""
     of_spread: float = 4.0
-    """And that weighs as so many examples."""
+    """The weight of that prior, in examples."""
 
 
 PRIOR = Prior()
@@ -99,7 +99,7 @@ class Choice:
     alignment: str
     """The one to use from now on."""
     current: str
-    """The one in use until now."""
+    """The alignment in use before."""
     options: tuple[Option, ...]
     """All of them, in the order given; the one in use among them."""
     examples: int
@@ -181,7 +181,7 @@ Rule: TypeAlias = Callable[[Evidence, str], "Choice"]
 def blurred_gain(documents: Mapping[str, float], grades: Mapping[str, int], ranked: int = 0) -> float:
     """Return log₂ Σ g / r over the relevant documents of a query, g their grades and r their blurred ranks.
 
-    What is not among the documents stands behind all of them, and behind `ranked` documents at the least.
+    What is not among the documents stands behind all of them, and behind at least `ranked` documents.
 
     A blurred rank counts 1 for the document itself and σ((s′ − s) / 0.3 σ_s) for each other one, σ_s the standard
     deviation of the best 20 scores: a document that is almost overtaken counts as half overtaken. It moves with every

@@ -192,7 +192,7 @@ def judgements(task: Task, pool: Pool, run: Run, depth: int) -> Qrels:
 
 
 def depth_of(measures: Iterable[str]) -> int:
-    """Return how many documents of a query the measures look at: the largest number after an @, 100 at the least.
+    """Return how many documents of a query the measures look at: the largest number after an @, at least 100.
 
     Examples
     --------

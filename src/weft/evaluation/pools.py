@@ -24,9 +24,9 @@ from weft.sources.beir import Collection
 from weft.types import TokenVectors
 
 DEPTH = 100
-"""So many documents of BM25 are kept for each query."""
+"""How many of BM25's documents are kept for each query."""
 HARD = 20
-"""BM25's best so many documents of a query may enter a pool."""
+"""How many of BM25's best documents for a query may enter a pool."""
 MOST_RELEVANT = 10
 """Relevant documents of a query that a pool keeps, the best judged first (some TREC queries have hundreds)."""
 
@@ -82,7 +82,7 @@ def make_pool(
 def pool_of(
     collection: Collection, documents: int = 1000, queries: int = 100, whole: bool = False, seed: int = 5
 ) -> Pool:
-    """Cut a collection to a pool of about so many documents and queries.
+    """Cut a collection to a pool of about that many documents and queries.
 
     Queries without a relevant document are left out. Where the (`MOST_RELEVANT` best) relevant documents alone are more
     than `documents`, they are all kept.

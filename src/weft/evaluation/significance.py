@@ -20,7 +20,7 @@ RESAMPLES = 10_000
 LEVEL = 0.95
 SEED = 5
 _BATCH = 4_000_000
-"""So many numbers of resamples are held at once."""
+"""How many numbers of resamples are held at once."""
 
 
 class Interval(NamedTuple):

@@ -58,7 +58,7 @@ def beam_search(
         Hypotheses kept for a query at each step. A step takes the best of all allowed continuations of all beams, so
         that no two are alike.
     length : int
-        Tokens of an identifier at the most, `end` not counted.
+        The maximum number of tokens of an identifier, not counting `end`.
     end : int, optional
         The token that ends an identifier: a complete prefix becomes a key with log p of `end` added. Without it every
         complete prefix is a key as it is (n-grams).
@@ -66,7 +66,7 @@ def beam_search(
         What each token of the decoder stands for, where several stand for one (the clusters of NP-decoding). Of
         hypotheses that say the same the best stays: variants of one identifier must not fill the beam.
     batch_size : int
-        Queries decoded at a time, at the most: no more than make `ROWS` rows.
+        The maximum number of queries decoded at a time: no more than make `ROWS` rows.
     """
     for name, value in (("beams", beams), ("length", length), ("batch_size", batch_size)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

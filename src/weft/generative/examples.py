@@ -147,7 +147,7 @@ class Batches:
         self._orders: dict[int, tuple[int, np.ndarray[Any, np.dtype[np.int64]]]] = {}
 
     def steps(self, epochs: float) -> int:
-        """Return how many batches make so many epochs."""
+        """Return how many batches make that many epochs."""
         examples, rows = (
             (self.examples.pairs, self.of_pairs) if self.of_pairs else (self.examples.documents, self.of_documents)
         )

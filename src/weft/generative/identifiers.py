@@ -14,7 +14,7 @@ from weft.errors import invalid
 FIRST_DIGIT = 2
 """Tokens 0 and 1 of the decoder's vocabulary are its start and the end of an identifier."""
 SHORTEST = 4
-"""Tokens of the identifier of a document without a title, at the least."""
+"""The minimum number of tokens in the identifier of a document without a title."""
 LONGEST = 64
 
 
@@ -53,7 +53,7 @@ def cluster_digits(vectors: NDArray[np.float32], k: int = 10, c: int = 100, seed
     k : int
         Clusters of a level.
     c : int
-        A cluster of at most so many documents is a leaf.
+        A cluster of at most this many documents is a leaf.
     seed : int
 
     Returns

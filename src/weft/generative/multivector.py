@@ -6,7 +6,7 @@ The encoder of a T5, a linear map to `dim` without bias, vectors of length 1; tr
 - ``sum-of-max``: MVDR(q→d), eq. 21, Z = 1;
 - ``document-to-query:τ``: MVDR(q←d), each document token spreads a softmax over the query's tokens. The paper does not
   say what it divides by; without a division long documents win. Here Z = ΣA / n, ΣA being the document's length m and n
-  the query's: a score reaches n at the most, as it does the other way round.
+  the query's: a score reaches at most n, as it does the other way round.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def prepare_multivector(alignment: str, dim: int = 128, length: int = 256) -> Ca
     dim : int
         Of the vectors.
     length : int
-        Tokens of a document at the most.
+        The maximum number of tokens of a document.
     """
 
     def prepare(recipe: Recipe, corpus: Corpus, embed: Any = None, folder: Path | None = None) -> Task:  # noqa: ARG001

@@ -51,7 +51,7 @@ def cluster_table(
     texts : token ids of "title text" of each document
     lengths : how many of them are the identifier
     clusters : int
-        Vectors kept of a token type at the most. A type with fewer keeps them all.
+        The maximum number of vectors kept for a token type. A type with fewer keeps them all.
     context : int
         Tokens of a text that are encoded; never fewer than its identifier has.
     """

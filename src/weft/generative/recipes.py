@@ -67,7 +67,7 @@ class IdentifierSettings:
     k: int = 10
     """DSI: clusters of a level. NCI takes 30."""
     c: int = 100
-    """DSI: documents of a leaf at the most. NCI takes 30."""
+    """DSI: the maximum number of documents in a leaf. NCI takes 30."""
     embedding: str = "lsa"
     """DSI: the document vectors to cluster: ``"lsa"`` (TF-IDF, 128 singular vectors), or an encoder (a folder, a name,
     ``"weft-small"`` for the bundled one), whose token vectors are averaged."""
@@ -89,7 +89,7 @@ class IdentifierSettings:
     dim: int = 128
     """T5-ColBERT: of the token vectors."""
     document_length: int = 256
-    """T5-ColBERT: tokens of a document at the most."""
+    """T5-ColBERT: the maximum number of tokens of a document."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -196,7 +196,7 @@ class DataSettings:
     splits: str = "train"
     """Splits of judgements, separated by commas; ``""`` for documents only."""
     documents: int = 0
-    """Take so many documents, the judged ones first, then others as the seed has it; 0 takes all."""
+    """Take that many documents, the judged ones first, then others as the seed has it; 0 takes all."""
     heldout: float = 0.0
     """Share of the queries kept out of training and written to ``<output>/collection`` as its test split."""
 

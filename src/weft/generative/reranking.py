@@ -121,7 +121,7 @@ class PassageReader:
     model : GenerativeModel
     texts : {id: text}
     length : int
-        Tokens of a document at the most; the last of a multi-vector model's is its end, which is left out here.
+        Maximum tokens of a document; the last of a multi-vector model's is its end, which is left out here.
     """
 
     def __init__(self, model: GenerativeModel, texts: Mapping[str, str], length: int) -> None:

@@ -51,7 +51,7 @@ class SealSettings:
     candidates : int
         Documents of the first stage, the best by the sum of their n-grams' weights, that are scored in full.
     unigrams : int
-        So many of the tokens that the model finds likeliest count as unigrams.
+        How many of the tokens that the model finds likeliest count as unigrams.
     """
 
     scoring: str = "log-odds"

@@ -100,7 +100,7 @@ def update(
     split : bool, optional
         Split documents that are longer than the model reads into passages; by default all but test collections.
     length : int, optional
-        Tokens of a passage at the most; by default what the model reads.
+        The maximum number of tokens of a passage; by default what the model reads.
     threads, progress
         As for `Encoder.encode_document`.
     total : int, optional

@@ -202,7 +202,7 @@ class WeftRetriever(BaseRetriever):
     index : TextIndex
         An open index.
     k : int
-        How many documents at the most.
+        The maximum number of documents.
     options : dict
         More of `TextIndex.search`: ``alignment``, ``filter``, ``hybrid``, … Each call may give others, and another k:
         ``retriever.invoke(query, k=3, filter="year >= 2020")``.

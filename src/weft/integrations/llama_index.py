@@ -202,7 +202,7 @@ class WeftRetriever(BaseRetriever):
     index : TextIndex
         An open index.
     k : int
-        How many nodes at the most.
+        The maximum number of nodes.
     callback_manager : CallbackManager, optional
         LlamaIndex's.
     **options

@@ -25,7 +25,7 @@ class WeftRetriever(pt.Transformer):
     index : TextIndex
         An open index.
     k : int
-        How many documents at the most for each query.
+        The maximum number of documents for each query.
     text : bool
         Whether to give the documents' texts too, for re-rankers that come after.
     **options

@@ -30,7 +30,7 @@ def fuse(
     ----------
     rankings : sequence of Ranking
     k : int
-        How many documents at the most.
+        The maximum number of documents.
     method : str
         ``"rrf"``: Σ w / (60 + rank), the rank counted from 1. ``"scores"``: Σ w · s, with each ranking's scores
         brought to 0 … 1 by its lowest and highest. Where a ranking does not have a document it adds nothing.
@@ -85,11 +85,11 @@ def blend(
         Documents that hold the exact strings of the query, such as a part number. They gain both weights together, as
         much as the best document could have without them, and so come first.
     k : int
-        How many documents at the most.
+        The maximum number of documents.
     weights : (float, float), optional
         Of token vectors and of BM25; `BLEND_WEIGHTS`.
     most : float, optional
-        What BM25 could give at the most (`weft.search.lexical.most_score`): a document that has only a few common words
+        The most that BM25 could give (`weft.search.lexical.most_score`): a document that has only a few common words
         of the query is then worth little, even if no other has more. By default what its best document has.
 
     Examples

@@ -128,7 +128,7 @@ class Index(Store):
         ----------
         queries : TokenVectors, or array of shape (n, dim) for a single query
         k : int
-            How many documents at the most.
+            The maximum number of documents.
         alignment : Alignment or str, optional
             What relevance is; by default the index's own: the sum of max, or what `remember_alignment` was given.
             ``"xtr:k_prime"`` scores from retrieved tokens alone, ``"xtr"`` with a k′ that suits the collection.

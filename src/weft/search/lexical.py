@@ -27,7 +27,7 @@ MOST_STRINGS = 8
 MOST_WORDS = 256
 """A longer query is cut: SQLite's expressions have a limited depth, and BM25 gains nothing from more."""
 K1 = 1.2
-"""Of FTS5's BM25: a word that comes again and again counts K1 + 1 times at the most."""
+"""Of FTS5's BM25: a word that comes again and again counts at most K1 + 1 times."""
 LEAST_IDF = 1e-6
 """FTS5's, of a word that more than half of the documents have."""
 
@@ -101,7 +101,7 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
     text : str
         The query, as a person writes it; FTS5's operators have no meaning here.
     k : int
-        How many documents at the most. Documents that share no word with the query are not ranked.
+        The maximum number of documents. Documents that share no word with the query are not ranked.
     filter : Filter or str, optional
         Only documents whose metadata match.
 
@@ -122,7 +122,7 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
 
 
 def most_score(index: Store, text: str) -> float:
-    """Return what BM25 could give a document for a query at the most: every word, again and again.
+    """Return the highest score that BM25 could give a document for a query: every word, again and again.
 
     That is (k₁ + 1) · Σ ln((N − n + ½) / (n + ½)), with N documents, of which n have the word.
 

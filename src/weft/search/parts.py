@@ -151,7 +151,7 @@ class Words(NamedTuple):
 
     @property
     def most_score(self) -> float:
-        """What BM25 could give a document at the most: see `weft.search.lexical.most_score`."""
+        """The highest score that BM25 could give a document: see `weft.search.lexical.most_score`."""
         return (K1 + 1) * sum(self.idf())
 
 

@@ -18,7 +18,7 @@ from weft.storage.filters import parse as parse_filter
 from weft.types import Ranking, TokenVectors
 
 DEPTH = 100
-"""How many documents each side of a hybrid search hands to the fusion, at the least."""
+"""The minimum number of documents that each side of a hybrid search hands to the fusion."""
 
 
 class QueryEncoder(Protocol):

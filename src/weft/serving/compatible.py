@@ -93,7 +93,7 @@ async def rerank_v1(call: Call) -> Any:
 
 
 async def rerank(call: Call) -> Any:
-    """Order texts by their relevance to a query: the mean over its tokens of the best similarity, 0 at the least."""
+    """Order texts by their relevance to a query: the mean over its tokens of the best similarity, at least 0."""
     request: RerankRequest = call.body
     limits = call.server.limits
     served = served_model(call, request.model)

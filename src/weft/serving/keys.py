@@ -99,7 +99,7 @@ def _digest(secret: str) -> bytes:
 
 
 class RateLimit:
-    """A bucket of requests for each name, filled again at `rate` a second, holding twice as many at the most."""
+    """A bucket of requests for each name, filled again at `rate` a second, holding at most twice as many."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate

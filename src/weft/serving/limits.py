@@ -1,4 +1,4 @@
-"""What a server lets a client ask for, and what it costs at the most."""
+"""What a server lets a client ask for, and the most that it may cost."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from weft.serving.problems import RefusedError
 from weft.stopping import stopping
 
 TOGETHER = 3
-"""Searches in one call at the most: the first waits for the encoding of the others, about 2 ms each."""
+"""The maximum number of searches in one call: the first waits for the encoding of the others, about 2 ms each."""
 
 
 class Deadline:

@@ -30,7 +30,7 @@ from weft.types import Document, Ranking, TokenVectors
 _Behind = tuple[Ranking, int] | None
 """The ranking by token vectors that a result is from, and its position there."""
 MATCHING = 10_000
-"""Ids that are listed for a filter; the total is told."""
+"""Ids that are listed for a filter; the total is given."""
 
 
 def read_version(text: str) -> int:

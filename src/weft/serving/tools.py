@@ -123,7 +123,7 @@ class Tools:
         self,
         query: Annotated[str, Field(description="What to look for, as a question or in plain words.")],
         index: Annotated[str | None, Field(description="An index's name; not needed where there is one.")] = None,
-        k: Annotated[int, Field(description="How many results at the most.", ge=1, le=50)] = 5,
+        k: Annotated[int, Field(description="The maximum number of results.", ge=1, le=50)] = 5,
         filter: Annotated[str | None, Field(description='On metadata: year >= 2020 and lang == "en"')] = None,  # noqa: A002
         hybrid: Annotated[bool, Field(description="Fuse with BM25: for names, codes and rare words.")] = False,
     ) -> SearchResult:

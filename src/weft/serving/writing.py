@@ -20,7 +20,7 @@ from weft.text_index import TextIndex
 from weft.types import Document
 
 GROUP = 256
-"""Documents committed together at the most, unless one request has more."""
+"""The maximum number of documents committed together, unless one request has more."""
 _log = logging.getLogger("weft.serving")
 
 

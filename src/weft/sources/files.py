@@ -24,7 +24,7 @@ from weft.types import Document
 RESERVED = frozenset(("path", "title", "parent", "start", "stop", "page", "line", "heading", "weft"))
 """Keys of a passage's metadata that are ours, whatever a file says about itself."""
 LARGEST = 64 * 2**20
-"""Bytes of a single text at the most; files of rows may be of any size."""
+"""The maximum size of a single text, in bytes; files of rows may be of any size."""
 NO_LAYOUT = partial(Extracted, "")
 _VERSION = b"1"  # of the readers: raised when the same bytes are to give another text
 _VERSIONS = {"markdown": "2", "html": "2", "pdf": "2", "docx": "2"}  # the same for one kind alone

@@ -26,9 +26,9 @@ ID_FIELDS = ("_id", "id", "doc_id", "docid")
 TEXT_FIELDS = ("text", "contents", "content", "body", "passage")
 TITLE_FIELDS = ("title",)
 LONGEST = 64 * 2**20
-"""Bytes of a row at the most."""
+"""The maximum size of a row, in bytes."""
 VALUES = 1_000_000
-"""Values of a JSON text at the most: a few bytes of it can become a hundred of memory."""
+"""The maximum number of values in a JSON text: a few bytes of it can become a hundred of memory."""
 EXPANSION = 200
 """How many times its size a gzipped file may have when it is unpacked, beyond the first 256 MB."""
 FILE, GLOBAL = "file", "global"

@@ -21,7 +21,7 @@ _FIELD = 32
 """Bytes of the process's number, and of the last commit's after it, each with spaces behind it."""
 
 _MOST = 1 << 53
-"""No index had so many commits: such a mark is damaged itself, and says nothing."""
+"""No index has this many commits: such a mark is itself damaged and ignored."""
 
 
 class WriterLock:

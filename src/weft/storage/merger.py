@@ -40,12 +40,12 @@ LAG = 8
 LENT = CODED_TOKENS // CODED_SHARE
 """as long as what comes of it has fewer tokens than this, which takes a few milliseconds."""
 FREE = 6
-"""So many segments may gather beside those being merged."""
+"""How many segments may gather beside those being merged."""
 _log = logging.getLogger(__name__)
 
 
 def codec_for(tokens: int, bits: int, index_tokens: int) -> Codec | None:
-    """Return how a segment of so many tokens is stored in an index of so many; None leaves it flat."""
+    """Return how a segment of `tokens` tokens is stored in an index of `index_tokens`; None leaves it flat."""
     least = CODED_TOKENS if index_tokens < 2 * CODED_TOKENS else CODED_TOKENS // CODED_SHARE
     return CODECS[bits] if tokens >= least else None
 

@@ -37,7 +37,7 @@ class Sized(NamedTuple):
 
 
 def budget(documents: int) -> float:
-    """Return how many segments an index of so many documents may have before some are merged.
+    """Return how many segments an index of that many documents may have before some are merged.
 
     Examples
     --------

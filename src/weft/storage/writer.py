@@ -36,7 +36,7 @@ class Writer:
     ----------
     store : Store
     documents, megabytes, seconds
-        A group is committed when it has so many documents or megabytes of vectors, or when its first operation has
+        A group is committed when it has this many documents or megabytes of vectors, or when its first operation has
         waited so long.
 
     Examples

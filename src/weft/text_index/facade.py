@@ -233,7 +233,7 @@ class TextIndex(Writing, Asynchronous):
         ----------
         queries : sequence of str
         k : int
-            How many documents at the most.
+            The maximum number of documents.
         **options
             ``alignment``, ``filter``, ``exact``, ``beta_q``, … of `Index.search`, and ``hybrid`` and ``weights`` of
             `Searcher.search`.
@@ -288,7 +288,7 @@ class TextIndex(Writing, Asynchronous):
         ----------
         query : str
         k : int
-            How many documents at the most.
+            The maximum number of documents.
         id : str, optional
             A document, found or not; of one that was split, its k best passages.
         hybrid, weights

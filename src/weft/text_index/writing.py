@@ -135,7 +135,7 @@ class Writing(Languages, ABC):
         stdin : binary stream, optional
             What ``-`` stands for.
         largest : int
-            Bytes of a single text at the most.
+            The maximum size of a single text, in bytes.
         split, length, threads, progress, summary
             As for `weft.ingest.update`.
         """

@@ -30,7 +30,7 @@ MINERS = ("none", "bm25", "index", "given")
 class Source:
     """One collection to train on, as a recipe's ``[[data]]`` table names it.
 
-    `limit` takes so many rows (chosen by the seed), `repeat` shows each of them so often in an epoch; `documents` is a
+    `limit` takes that many rows (by the seed), `repeat` shows each of them so often in an epoch; `documents` is a
     regular expression that ids of positives must match. `negatives` hard negatives a row come from `negatives_from`:
     ``"bm25"``, ``"index"`` (weft's own index, with the model being trained), or ``"given"`` in the data.
     """
@@ -48,7 +48,7 @@ class Source:
     skip_top: int = 0
     """How many of the best mined passages to leave out, as they may answer the query too."""
     mine_among: int = 0
-    """Mine among so many documents, the positives and a random rest (0: the whole corpus). Encoding a large corpus
+    """Mine among this many documents, the positives and a random rest (0: the whole corpus). Encoding a large corpus
     only to mine from it can take longer than the training."""
 
     def __post_init__(self) -> None:

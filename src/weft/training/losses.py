@@ -70,7 +70,7 @@ class AlignmentLoss(nn.Module):
         Weight of imitating what each token of a query finds in each document with the teacher, beside all that: the
         share of its variance that is not explained (`weft.training.token_distillation`). Needs a teacher.
     mini_batch_size : int, optional
-        Embed so many texts at a time and keep no activations between them (GradCache): batches as large as wanted
+        Embed this many texts at a time and keep no activations between them (GradCache): batches as large as wanted
         at the price of a second forward pass. The gradients are the same.
     gather_across_devices : bool
         Score against the documents of all devices.

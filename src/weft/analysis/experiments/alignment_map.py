@@ -168,7 +168,7 @@ def _strongest(name: str, system: str, matrix: Map, words: list[str], columns: l
 
 
 def _beginning(tokenizer: Any, text: str, tokens: int) -> str:
-    """Return as much of a text as makes so many tokens."""
+    """Return as much of a text as makes that many tokens."""
     offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     return text if len(offsets) <= tokens else text[: offsets[tokens - 1][1]]
 

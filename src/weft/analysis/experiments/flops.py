@@ -29,7 +29,7 @@ PAPER = {"n": 16, "d": 128, "k_prime": 100, "m": 55, "r": 2.5}
 """The setting of XTR's table 1, of MS MARCO."""
 TOGETHER = "all together"
 QUERIES = 100
-"""Of all collections together, about so many queries."""
+"""About how many queries are taken of all collections together."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class GRRerank(Experiment):
 
     seeds: tuple[int, ...] = (17, 18, 19)
     depth: int = 100
-    """BM25's best so many documents of a query are candidates."""
+    """How many of BM25's best documents for a query are candidates."""
     spans: int = 3
     """Spans that GR reads of a candidate."""
     d_to_q: str = D_TO_Q.alignment

@@ -23,7 +23,7 @@ from weft.evaluation.tables import Cell, Table
 CONTEXT = 90
 """Characters to either side of a token."""
 DEPTH = 100
-"""So many retrieved tokens the shares are of, as in the paper."""
+"""The number of retrieved tokens that the shares are of, as in the paper."""
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,7 @@ class TrainingAlignments(Experiment):
         outcome = Outcome(notes=[measured_on(lab.held_out)])
         self._matrix(found, list(inferred), outcome)
         self._figure_4({shown(t): shown(_at_inference(t)) for t in models}, found, outcome)
-        outcome.notes.append(
-            "Oracle chooses on the queries it is measured on: what adaptation could reach at the most."
-        )
+        outcome.notes.append("Oracle chooses on the queries it is measured on: the most that adaptation could reach.")
         return outcome
 
     def _models(self, lab: Lab) -> dict[str, Model]:

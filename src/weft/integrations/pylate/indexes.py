@@ -49,7 +49,7 @@ class Weft:
     nbits : {8, 4, 2}, optional
         Bits a coordinate.
     **tuning
-        What tunes PyLate's own engines has no effect here, and is said once through `logging`.
+        What tunes PyLate's own engines has no effect here, and is logged once.
 
     Examples
     --------

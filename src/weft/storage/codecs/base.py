@@ -118,7 +118,7 @@ class Codec(ABC):
 
     @abstractmethod
     def codebook(self, stored: Arrays, trained: int) -> Codebook | None:
-        """Return the codebook of a segment, trained for so many tokens; None where it cannot code others."""
+        """Return the codebook of a segment, trained for that many tokens; None where it cannot code others."""
 
     @abstractmethod
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

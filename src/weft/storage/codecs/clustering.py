@@ -27,7 +27,7 @@ Bytes = NDArray[np.uint8]
 CODE_NORM = _native.CODE_NORM
 """Norm of the longest vector in coded units: native code relies on it."""
 BLOCK = _native.BLOCK
-"""Centroids are stored in blocks of so many: native/byte_kernels.hpp."""
+"""How many centroids are stored in a block: native/byte_kernels.hpp."""
 TOKENS_PER_CENTROID = 32
 CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
@@ -79,7 +79,7 @@ def rotation(dim: int, seed: int) -> Floats:
 def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
     """Return the largest scale at which no vector is longer than CODE_NORM and hardly a coordinate leaves a byte.
 
-    Of `tokens` vectors a share of CUT may have a coordinate cut off, by CUT_OFF of it at the most: if one outlier could
+    Of `tokens` vectors a share of CUT may have a coordinate cut off, by at most CUT_OFF of it: if one outlier could
     lower the scale, segments would differ in theirs, and codes would be rounded again and again as they are merged.
     Vectors of few dimensions, of which one coordinate can be most, are never cut.
     """

@@ -321,7 +321,7 @@ class CodedSegment(Segment):
         kept = max(allowed.number, 1) / max(len(self), 1)
         keep = max(effort.refine or max(self.default_refine, 4 * plan.k), plan.k)
         cells, k_prime = CELLS, self._k_prime
-        # A filter thins out the lists: probe deeper for what it keeps, and look at a small remainder one and all.
+        # A filter thins out the lists: probe deeper for what it keeps, and look at all of a small remainder.
         widened = min(1 / kept, WIDEST)
         count = SKETCHED * keep if self.sketched else keep
         if kept < 1 / WIDEST:

@@ -104,7 +104,7 @@ class Plan:
     """How tokens were retrieved from a larger collection that this one is a part of (XTR)."""
 
     def with_floors(self, missing: NDArray[np.float32]) -> Plan:
-        """Return the plan of a sum of max in which a query token counts m_i, `missing` (n,), at the least."""
+        """Return the plan of a sum of max in which a query token counts at least m_i, `missing` (n,)."""
         return replace(self, missing=missing)
 
     def z(self, n: int) -> float:

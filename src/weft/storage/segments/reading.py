@@ -86,7 +86,7 @@ def _previous(values: NDArray[np.int64], known: NDArray[np.bool_], offsets: NDAr
 
 
 def pack_salience(salience: NDArray[np.float32]) -> Bytes:
-    """Round saliences to bytes, off by a thirtieth at the most.
+    """Round saliences to bytes, off by at most a thirtieth.
 
     Examples
     --------
