@@ -70,7 +70,7 @@ class Segments(Files):
 
     def __init__(self, folder):
         self._file = folder / "0123456789abcdef.seg"
-        self._bases = []
+        self._bases, self._query = [], crafted.query()
         usual = merger.CODED_TOKENS
         for bits, coded in ((8, True), (4, True), (2, True), (8, False)):
             merger.CODED_TOKENS = 1000 if coded else 1 << 40
@@ -86,14 +86,15 @@ class Segments(Files):
     def _answers(self):
         segment = open_segment(self._file)
         segment.warm()
-        found, allowed, query = [], Allowed.of(np.ones(len(segment), bool)), crafted.query()
+        found, allowed, query = [], Allowed.of(np.ones(len(segment), bool)), self._query
         for alignment, effort in (("sum-of-max", Effort(None, None, None)), ("sum-of-max", None), ("top-k:2", None)):
             plan = Plan(5, Alignment.parse(alignment), effort, 1, len(segment))
             got = segment.search(query, plan, allowed, Bar())
             assert ((got.ordinal >= 0) & (got.ordinal < len(segment))).all()
             found.append(sorted(zip(got.ordinal.tolist(), got.score.tolist(), strict=True)))
-        found.append(segment.select(np.array([7])).values.tolist())
-        found.append(repr(segment.reading(7)))
+        found.append(segment.select(np.array([7])).values.tobytes())
+        count, *columns = segment.reading(7)
+        found.append([count, *(None if column is None else column.tobytes() for column in columns)])
         return found
 
 
@@ -159,7 +160,8 @@ class CorpusIndexes(Files):
         with NGramIndex.open(self._file) as index:
             index.check()
             located = [part.tolist() for part in index.locate(index.find([[1, 2]]))]
-            return located, repr(index.continuations(index.find([[1], [2, 2]]))), repr(index.read(range(len(index))))
+            parts = (*index.continuations(index.find([[1], [2, 2]])), *index.read(range(len(index))))
+            return located, [part.tolist() for part in parts]
 
 
 class Filters(Target):
