@@ -67,7 +67,8 @@ def _spans(segment: Segment, ordinals: NDArray[np.int64]) -> dict[int, NDArray[n
         return {}
     lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    steps, sizes = (segment.column(name, ordinals) for name in ("span_steps", "span_lengths"))
-    unpacked = unpack_spans(Spans(steps, sizes, segment.apart(ordinals)), offsets)
+    rows = segment.token_rows(ordinals)
+    steps, sizes = (segment.column(name, ordinals, rows) for name in ("span_steps", "span_lengths"))
+    unpacked = unpack_spans(Spans(steps, sizes, segment.apart(ordinals, rows)), offsets)
     parts = (unpacked[start:stop] for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
     return dict(zip(segment.numbers[ordinals].tolist(), parts, strict=True))

@@ -149,18 +149,20 @@ class Segment(ABC):
         """Return the rows of documents' tokens, one document after another."""
         return row_numbers(self.offsets[ordinals], self.offsets[ordinals + 1])
 
-    def column(self, name: str, ordinals: NDArray[np.int64]) -> NDArray[Any]:
-        """Return an array of `columns` for the tokens of some documents, checked."""
+    def column(
+        self, name: str, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
+        """Return an array of `columns` for the tokens of some documents, checked; `rows` are their `token_rows`."""
         self._arrays.verify_rows(name, self.offsets[ordinals], self.offsets[ordinals + 1])
-        return self._arrays[name][self.token_rows(ordinals)]
+        return self._arrays[name][self.token_rows(ordinals) if rows is None else rows]
 
-    def apart(self, ordinals: NDArray[np.int64]) -> NDArray[np.int32]:
+    def apart(self, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
         """Return the spans that are listed apart, (E, 3), tokens counted among those of these documents."""
-        if "span_listed" not in self._arrays:
+        if "span_listed" not in self._arrays or not self._arrays.kind("span_listed")[1][0]:
             return np.zeros((0, 3), np.int32)
         self._arrays.verify("span_listed")
         listed = self._arrays["span_listed"]
-        rows = self.token_rows(ordinals)
+        rows = self.token_rows(ordinals) if rows is None else rows
         order = np.argsort(rows, kind="stable")
         at = np.minimum(np.searchsorted(rows[order], listed[:, 0]), max(len(rows) - 1, 0))
         mine = rows[order[at]] == listed[:, 0] if len(rows) else np.zeros(len(listed), bool)
