@@ -58,5 +58,7 @@ def test_a_filter_on_a_field_that_no_document_has(animals, run):
     code, _, err = run("search", "n.weft", "dog", "--filter", 'pth == "x" and title exists')
     assert (code, err) == (0, "weft: no document has the field pth: did you mean path?\n")
     assert run("search", "n.weft", "dog", "--filter", 'path == "x"')[2] == ""
+    run("add", "n.weft", "a fox", "--id", "fox", "--metadata", '{"tags": ["a"]}')
+    assert run("search", "n.weft", "dog", "--filter", "tag exists")[2].endswith(": did you mean tags?\n")
     assert run("search", "n.weft", "dog", "--filter", "not yeer exists")[2] == ""  # it finds all there is
     assert "no document has the field a.b\n" in run("delete", "n.weft", "--filter", "a.b == 1")[2]

@@ -120,6 +120,8 @@ class TestLookingAfter:
         code, out, err = run("check", "n.weft")
         assert (code, out) == (1, "")
         assert segment.name in err
+        assert "weft check" not in err
+        assert err.endswith("weft: weft repair n.weft keeps what is sound, and names what is gone\n")
         code, out, _ = run("check", "n.weft", "--json")
         assert code == 1
         assert segment.name in json.loads(out)["problems"][0]

@@ -64,6 +64,23 @@ def test_coheres_spans(connected):
     assert all(TEXTS[1][span["start"] : span["end"]] == span["text"] for span in found)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_llama_indexs_client_of_jina(reader, expected):
+    """Jina has no client package of its own; this is the one that others made for its API."""
+    why = "pip install llama-index-postprocessor-jinaai-rerank"
+    jina = pytest.importorskip("llama_index.postprocessor.jinaai_rerank", reason=why)
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    nodes = [NodeWithScore(node=TextNode(text=text), score=0.0) for text in TEXTS]
+    client = jina.JinaRerank(top_n=2, model="weft-small", base_url=f"{reader.url}/v1", api_key="not needed here")
+    found = client.postprocess_nodes(nodes, query_str=QUERY)
+    assert [node.node.text for node in found] == [TEXTS[number] for number in np.argsort(-expected)[:2]]
+    assert [node.score for node in found] == pytest.approx(np.sort(expected)[::-1][:2], abs=1e-5)
+    other = jina.JinaRerank(model="jina-reranker-v1-base-en", base_url=f"{reader.url}/v1", api_key="not needed here")
+    with pytest.raises(RuntimeError, match="weft-small"):  # it reads what our refusals say
+        other.postprocess_nodes(nodes, query_str=QUERY)
+
+
 def test_jinas_rerank(reader, expected):
     body = {"model": "weft-small", "query": {"text": QUERY}, "documents": [{"text": t} for t in TEXTS]}
     answer = reader.post("/v1/rerank", {**body, "top_n": 3, "truncation": True}).json()

@@ -1,5 +1,6 @@
 """Every refusal: the documented status, one clear line, no path, no traceback, and the server goes on."""
 
+import asyncio
 import base64
 import json
 import socket
@@ -7,8 +8,10 @@ import socket
 import pytest
 
 from weft.errors import DataError, InvalidParameterError
+from weft.serving.endpoints import Bodies
 from weft.serving.keys import Keys
 from weft.serving.naming import named
+from weft.serving.problems import RefusedError
 from weft.serving.running import check_exposed
 
 NOTES = "/v1/indexes/notes"
@@ -111,6 +114,25 @@ def test_nul_and_control_characters_do_no_harm(reader):
 def test_names_are_only_looked_up(reader, name):
     refused(reader.http.get(f"/v1/indexes/{name}/documents/x"), 404)
     refused(reader.post(f"/v1/indexes/{name}/search", {"query": "a"}), 404)
+
+
+@pytest.mark.parametrize(
+    ("headers", "together", "status"), [({}, 1000, 413), ({b"content-length": b"101"}, 1000, 413), ({}, 50, 503)]
+)
+def test_bodies_are_counted_as_they_come(headers, together, status):
+    """Whatever a client says of the length, or does not: what is read is bounded, one by one and together."""
+    bodies, read = Bodies(100, 60, together), []
+
+    async def receive():
+        read.append(30)
+        assert len(read) < 10
+        return {"type": "http.request", "body": b"x" * 30, "more_body": True}
+
+    with pytest.raises(RefusedError) as refused:
+        asyncio.run(bodies.read(headers, receive))
+    assert refused.value.status == status
+    assert sum(read) <= 120
+    assert bodies._held == 0  # others have their share again
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])

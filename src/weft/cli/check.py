@@ -27,5 +27,6 @@ def check(index: IndexPath, as_json: Json = False) -> None:
     else:
         for problem in report.problems:
             typer.echo(f"weft: {shown(problem)}", err=True)
+        typer.echo(f"weft: weft repair {shown(str(index))} keeps what is sound, and names what is gone", err=True)
     if not report.sound:
         raise typer.Exit(1)

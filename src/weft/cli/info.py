@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json
 from weft.cli.opening import shown as shown_value
+from weft.encoders.loading import BUNDLED
 from weft.text_index import TextIndex
 
 
@@ -31,7 +32,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "bits": str(found["bits"]) + "".join(_part(found, name) for name in ("beta_d", "keep")),
         "segments": f"{found['segments']:,}" + _deleted(found),
         "alignment": found["alignment"],
-        "model": found["model"] or "the one that comes with weft, or unknown",
+        "model": found["model"] or _model(found["encoder_fingerprint"]),
         "encoder": found["encoder_fingerprint"] or "unknown",
     }
     if found["other_languages"]:
@@ -41,6 +42,15 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         shown["languages"] = f"{', '.join(counts)}: passages that the model does not read well"
     for key, value in shown.items():
         typer.echo(typer.style(f"{key:>9}", dim=True) + f"  {shown_value(value)}")
+
+
+def _model(fingerprint: str | None) -> str:
+    """Name the model of an index that remembers no name: the one that comes with weft, if it is that."""
+    try:
+        bundled = json.loads((BUNDLED / "weft_encoder.json").read_text(encoding="utf-8")).get("fingerprint")
+    except (OSError, ValueError):
+        bundled = None
+    return f"{BUNDLED.name}, which comes with weft" if bundled and bundled == fingerprint else "unknown"
 
 
 def _part(found: dict[str, Any], name: str) -> str:

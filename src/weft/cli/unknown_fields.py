@@ -39,6 +39,7 @@ def warn_of_unknown_fields(texts: TextIndex, filter: str | None) -> None:  # noq
     for path in dict.fromkeys(fields_of(parse(filter))):
         if not texts.matching(Exists(path)):
             name = path_text(path)
-            close = get_close_matches(name, texts.value_counts(most=1), n=1) if len(path) == 1 else []
+            known = {found.removesuffix("[]") for found in texts.value_counts(most=1)}  # [] marks lists
+            close = get_close_matches(name, sorted(known), n=1) if len(path) == 1 else []
             hint = f": did you mean {close[0]}?" if close else ""
             typer.echo(shown(f"weft: no document has the field {name}{hint}"), err=True)

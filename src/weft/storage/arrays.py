@@ -44,6 +44,8 @@ ALIGN = 64
 BLOCK = 1 << 16
 LEAST_BLOCK = 1 << 12
 """The smallest block that is read."""
+SEE_CHECK = "; `weft check` lists all damage"
+"""What messages end with that are about the first damage met."""
 MOST_DIMENSIONS = 3
 _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
@@ -299,7 +301,7 @@ class Arrays:
         return "in " + ", ".join(touched) if touched else "between arrays"
 
     def _corrupt(self, what: str) -> CorruptIndexError:
-        return CorruptIndexError(f"{self.path}: damaged: {what}; `weft check` lists all damage")
+        return CorruptIndexError(f"{self.path}: damaged: {what}{SEE_CHECK}")
 
     def close(self) -> None:
         """Let go of the file; it stays mapped as long as an array of it is in use."""

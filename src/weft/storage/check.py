@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError
+from weft.storage.arrays import SEE_CHECK
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.folder import SEGMENTS, segment_files
 from weft.storage.lock import last_mark
@@ -80,6 +81,7 @@ def check(store: Store) -> Report:
                 if len(segments) == len(rows):  # else it is plain why documents are missing
                     problems += _document_problems(catalogue, segments)
                 named = {row.file for row in rows}
+                problems = [problem.removesuffix(SEE_CHECK) for problem in problems]
                 return Report(tuple(problems), tuple(name for name in there if name not in named))
         raise AssertionError("the last attempt returns")
     except CorruptIndexError as error:  # of the catalogue itself: nothing more can be said

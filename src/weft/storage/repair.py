@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError
-from weft.storage.arrays import fsync_folder
+from weft.storage.arrays import SEE_CHECK, fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.folder import SEGMENTS, check_file, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
@@ -212,7 +212,7 @@ class _Repair:
         return salvage, good
 
     def _note(self, error: CorruptIndexError) -> None:
-        self.notes.append(str(error).removesuffix("; `weft check` lists all damage"))
+        self.notes.append(str(error).removesuffix(SEE_CHECK))
 
     def _commit(self, damages: list[_Damage], changes: _Changes) -> Repaired:
         """Do all of it in one transaction; then move the damaged files away."""

@@ -52,7 +52,17 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", **{c: 
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CONSTANTS: Final[dict[str, Scalar]] = {"true": True, "false": False, "null": None}
 # What other languages write, and what to write here.
-_HABITS: Final = {"=": "==", "<>": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
+_HABITS: Final = {
+    "=": "==",
+    "=>": ">=",
+    "=<": "<=",
+    "<>": "!=",
+    "&&": "and",
+    "&": "and",
+    "||": "or",
+    "|": "or",
+    "!": "not",
+}
 
 
 class _Token(NamedTuple):
