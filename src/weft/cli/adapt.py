@@ -20,7 +20,7 @@ QueriesOption = Annotated[
     Path | None, typer.Option("--queries", metavar="FILE", help="Queries: .jsonl, or .tsv (id, query).")
 ]
 QrelsOption = Annotated[
-    Path | None, typer.Option("--qrels", metavar="FILE", help="Their judgements, as TREC or BEIR have them.")
+    Path | None, typer.Option("--qrels", metavar="FILE", help="Relevance judgements in TREC's or BEIR's form.")
 ]
 
 
@@ -35,27 +35,30 @@ def adapt(
     index: IndexPath,
     examples: Annotated[
         Path | None,
-        typer.Argument(metavar="EXAMPLES", help="A query, a relevant document's id, perhaps a grade; tabs between."),
+        typer.Argument(
+            metavar="EXAMPLES",
+            help="Lines of: query, relevant document's id and optionally a grade, separated by tabs.",
+        ),
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="Compare this one; may be repeated. By default the paper's."),
+        typer.Option("--alignment", "-a", help="An alignment to compare; may be repeated; by default the paper's."),
     ] = None,
     rule: Annotated[
-        Rule, typer.Option(help="careful: change on clear evidence alone; paper: take the best on the examples.")
+        Rule, typer.Option(help="careful: change only on clear evidence; paper: take the best on the examples.")
     ] = Rule.CAREFUL,
     certainty: Annotated[
-        float | None, typer.Option(help="Change the alignment if it is so sure to be better.", show_default="0.95")
+        float | None, typer.Option(help="How certain a change must be to be better.", show_default="0.95")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=10, help="Documents of each query that are ranked anew.")] = 100,
+    candidates: Annotated[int, typer.Option(min=10, help="Documents to re-rank for each query.")] = 100,
     queries: QueriesOption = None,
     qrels: QrelsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be chosen.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was chosen: back to the model's own.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be chosen, and change nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Go back to the model's own alignment.")] = False,
     as_json: Json = False,
     model: Model = None,
 ) -> None:
-    """Choose INDEX's alignment by a few judged queries, eight or any number.
+    """Choose INDEX's alignment by a few judged queries; eight are a start.
 
     Documents are not encoded again: candidates that are already retrieved are ranked under each alignment. The
     choice becomes the index's own, which searches without --alignment take. It stays as it is where the examples are

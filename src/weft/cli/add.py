@@ -32,7 +32,7 @@ def add(
 ) -> None:
     """Add a text, or many from stdin.
 
-    A document with the same id is replaced. Prints the ids of what was added or replaced.
+    A document with the same id is replaced. Prints the ids of the documents added or replaced.
     """
     from weft.ingest import Summary, text_source
     from weft.sources.files import read_sources

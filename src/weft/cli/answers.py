@@ -33,7 +33,7 @@ AlignmentOption = Annotated[
     typer.Option(
         "--alignment",
         "-a",
-        help="What relevance is: sum-of-max, top-k:4, top-p:0.02, xtr, da:2, exact-match, …; the index's own.",
+        help="The alignment: sum-of-max, top-k:4, top-p:0.02, xtr, da:2, exact-match, …; by default the index's own.",
     ),
 ]
 FilterOption = Annotated[
@@ -42,22 +42,27 @@ FilterOption = Annotated[
         "--filter", "-f", help="Only documents whose metadata match, as in 'year >= 2020 and lang == \"en\"'."
     ),
 ]
-Exact = Annotated[bool, typer.Option("--exact", help="Look at every document; the ranking is then certain.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Score every document; the ranking is then certain.")]
 BetaQ = Annotated[
-    float | None, typer.Option("--beta-q", help="Search with this part of the query's tokens, the most salient ones.")
+    float | None, typer.Option("--beta-q", help="Search with this share of the query's tokens, the most salient ones.")
 ]
-Passages = Annotated[bool, typer.Option("--passages", help="List passages one by one, not by document.")]
+Passages = Annotated[bool, typer.Option("--passages", help="List single passages instead of documents.")]
 Context = Annotated[int, typer.Option("--context", min=20, help="Characters of each passage to show.")]
 Full = Annotated[bool, typer.Option("--full", help="Show passages whole, with their lines.")]
 QueryFile = Annotated[
-    Path | None, typer.Option("--queries", metavar="FILE", help="Many: .jsonl, .tsv (id, query) or one a line.")
+    Path | None,
+    typer.Option(
+        "--queries",
+        metavar="FILE",
+        help="A file of queries: .jsonl, .tsv (id, query) or one per line.",
+    ),
 ]
 Tsv = Annotated[bool, typer.Option("--tsv", help="Print query id, document id, rank, score.")]
 Trec = Annotated[bool, typer.Option("--trec", help="Print a TREC run.")]
 Tag = Annotated[str, typer.Option(help="The run's name, for --trec.")]
 PairsListed = Annotated[int, typer.Option(min=1, help="Pairs of words to list in the terminal.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page that needs nothing else.")]
-Hybrid = Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25 over the texts.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained page.")]
+Hybrid = Annotated[bool, typer.Option("--hybrid", help="Blend with BM25 over the texts.")]
 
 
 class Fusion(StrEnum):
@@ -68,12 +73,22 @@ class Fusion(StrEnum):
     scores = "scores"
 
 
-FusionOption = Annotated[Fusion, typer.Option("--fusion", help="A blend, reciprocal ranks, or scores of 0 … 1.")]
+FusionOption = Annotated[
+    Fusion,
+    typer.Option(
+        "--fusion",
+        help="How --hybrid combines: a blend, reciprocal ranks, or normalised scores.",
+    ),
+]
 
 
 Weights = Annotated[
     tuple[float, float] | None,
-    typer.Option("--weights", metavar="VECTORS BM25", help="What each side of --hybrid weighs; 1 0.8 in a blend."),
+    typer.Option(
+        "--weights",
+        metavar="VECTORS BM25",
+        help="The weights of vectors and BM25 in --hybrid; 1 0.8 for a blend.",
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ from weft.text_index import TextIndex
 def check(index: IndexPath, as_json: Json = False) -> None:
     """Verify that INDEX is sound.
 
-    Every checksum and every cross-reference is looked at; the exit code is 1 if something is wrong.
+    Checks every checksum and every cross-reference; the exit code is 1 if something is wrong.
     """
     with TextIndex.open(index) as opened:
         report = opened.check()

@@ -27,7 +27,7 @@ def replica(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     keys: KeysFile = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at a time.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at the same time.")] = None,
     model: Model = None,
 ) -> None:
     """Serve one shard of a store; it follows the shard's log, and writes to it."""

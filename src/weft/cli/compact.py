@@ -12,10 +12,10 @@ from weft.text_index import TextIndex
 
 
 def compact(index: IndexPath, as_json: Json = False) -> None:
-    """Merge all segments into one, drop what was deleted.
+    """Merge all segments into one and drop deleted documents.
 
-    Seldom needed: what is added or deleted is merged by itself, a part at a time. This is the full merge, now. Searches
-    and writers go on meanwhile.
+    Seldom needed: segments merge in the background, a few at a time. This is the full merge, now. Searches
+    and writes go on meanwhile.
     """
     with TextIndex.open(index) as opened:
         before = opened.info()

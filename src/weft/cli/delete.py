@@ -17,12 +17,18 @@ def delete(
     index: IndexPath,
     ids: Annotated[list[str] | None, typer.Argument(help="Documents, or passages such as report#3.")] = None,
     where: Annotated[str | None, typer.Option("--filter", help="All documents that match, as in weft search.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print what would be deleted, and delete nothing.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Delete documents with their passages.
 
-    If one of them is not there, nothing is deleted.
+    If any of them does not exist, nothing is deleted.
     """
     if not ids and where is None:
         raise invalid("IDS", "weft delete", "at least one id, or --filter", ids)

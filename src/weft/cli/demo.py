@@ -30,12 +30,21 @@ SHOWN = ("window-corners", "lizard-window", "clean-fingers")
 
 
 def demo(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Where to keep the demo's index.")] = Path("demo.weft"),
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The demo's index.")] = Path("demo.weft"),
     model: Model = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Open the search page on it, in a browser.")] = False,
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="With --serve; 0 chooses one.")] = 8080,
+    serve: Annotated[bool, typer.Option("--serve", help="Open the search page in a browser.")] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            "-p",
+            min=0,
+            max=65535,
+            help="The port of --serve; 0 picks a free one.",
+        ),
+    ] = 8080,
 ) -> None:
-    """See it at work on a small collection.
+    """Try weft on a small collection.
 
     Indexes the passages that come with weft, searches them, explains a result, and measures all judged queries.
     """

@@ -53,48 +53,59 @@ def evaluate(
         str | None,
         typer.Argument(metavar="TARGET", help="A suite, a folder in BEIR's layout, an ir_datasets id, or an index."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="A TREC run, instead of TARGET.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run",
+            metavar="FILE",
+            help="A TREC run to measure, instead of TARGET.",
+        ),
+    ] = None,
     qrels: QrelsOption = None,
     queries: QueriesOption = None,
     measures: Annotated[
-        str | None, typer.Option("--measures", help="With commas: nDCG@10,MRR@10,Recall@100,Success@5,top-20 …")
+        str | None,
+        typer.Option(
+            "--measures",
+            help="Measures, separated by commas: nDCG@10,MRR@10,Recall@100,Success@5,top-20 …",
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", metavar="[NAME=]FOLDER", help="A model; may be repeated. The bundled one."),
+        typer.Option("--model", "-m", metavar="[NAME=]FOLDER", help="A model; may be repeated; default weft-small."),
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="A row for each; may be repeated."),
+        typer.Option("--alignment", "-a", help="An alignment to measure; may be repeated."),
     ] = None,
     single: Annotated[
         list[str] | None,
         typer.Option("--single", metavar="[NAME=]FOLDER", help="A single-vector model to compare with."),
     ] = None,
-    bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="A row for BM25.")] = True,
-    late: Annotated[bool, typer.Option("--late/--no-late", help="Rows for the models.")] = True,
+    bm25: Annotated[bool, typer.Option("--bm25/--no-bm25", help="Include BM25.")] = True,
+    late: Annotated[bool, typer.Option("--late/--no-late", help="Include the late-interaction models.")] = True,
     rerank: Annotated[bool, typer.Option("--rerank", help="Rank BM25's best 100 and the relevant ones only.")] = False,
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The folder of collections; by default that of WEFT_DATA.")
     ] = None,
     collection: Annotated[
-        list[str] | None, typer.Option("--collection", "-c", help="Of a suite only this one; may be repeated.")
+        list[str] | None, typer.Option("--collection", "-c", help="Only this collection of a suite; may be repeated.")
     ] = None,
-    split: Annotated[str, typer.Option(help="Of a folder: which judgements.")] = "test",
+    split: Annotated[str, typer.Option(help="The split of a folder.")] = "test",
     documents: Annotated[int | None, typer.Option(min=10, help="Cut collections to this many documents.")] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Measure on this many queries.")] = None,
     compare: Annotated[
         list[str] | None,
-        typer.Option(metavar="RUN", help="Differences to this run (a file, or a row), with p-values."),
+        typer.Option(metavar="RUN", help="Compare with this run (a file or a row), with p-values."),
     ] = None,
     per_query: Annotated[Path | None, typer.Option(metavar="FILE", help="Write each query's values, as TSV.")] = None,
-    save_run: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the runs, as TREC has them.")] = None,
+    save_run: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the runs in TREC's form.")] = None,
     work: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep encodings and indexes here.")] = None,
     length: Annotated[
         int | None, typer.Option(min=8, help="Maximum tokens of a document; by default what the model reads.")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Processors to use.")] = 1,
-    format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.md,
+    format_: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.md,
 ) -> None:
     """Measure rankings: of a collection, a suite of them, an index, or a run file.
 

@@ -13,46 +13,64 @@ from weft.errors import DataError, WeftError
 
 
 def experiment(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one, or all; --list names them.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The experiment, or all; --list names them.",
+        ),
+    ] = None,
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The experiment's own settings, see --list.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The experiment's settings: key=value; see --list.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and their settings.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where DIR/NAME is written.")] = Path(
-        "experiments"
-    ),
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The folder for results.",
+        ),
+    ] = Path("experiments"),
     data: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Collections in BEIR's layout.", envvar="WEFT_DATA"),
     ] = None,
-    suite: Annotated[str, typer.Option(help="Which collections: offline (all of --data), beir13, …")] = "offline",
+    suite: Annotated[str, typer.Option(help="A suite of collections: offline (all of --data), beir13, …")] = "offline",
     collections: Annotated[
-        list[str] | None, typer.Option("--collections", "-c", metavar="NAME", help="Only these; NAME or NAME:SPLIT.")
+        list[str] | None,
+        typer.Option(
+            "--collections",
+            "-c",
+            metavar="NAME",
+            help="Only this collection: NAME or NAME:SPLIT; may be repeated.",
+        ),
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", metavar="NAME", help="All but this one; may be repeated.")
+        list[str] | None, typer.Option("--without", metavar="NAME", help="Leave out this collection; may be repeated.")
     ] = None,
-    documents: Annotated[int, typer.Option(min=0, help="Documents of a pool; 0: whole collections.")] = 250,
-    queries: Annotated[int, typer.Option(min=0, help="Queries of a pool; 0: all.")] = 100,
+    documents: Annotated[int, typer.Option(min=0, help="Documents per pool; 0 for whole collections.")] = 250,
+    queries: Annotated[int, typer.Option(min=0, help="Queries per pool; 0 for all.")] = 100,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", metavar="NAME=FOLDER", help="A model; by default the bundled one."),
+        typer.Option("--model", "-m", metavar="NAME=FOLDER", help="A model; default weft-small."),
     ] = None,
     work: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keeps encodings and trained models; by default DIR/work.")
+        Path | None, typer.Option(metavar="DIR", help="Where encodings and trained models are kept; default DIR/work.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small, on the demo collection: to see it run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small run on the demo collection.")] = False,
     length: Annotated[int, typer.Option(min=8, help="The maximum number of tokens of a document.")] = 256,
     recipe: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Trains the models that an experiment compares, if none are given."),
+        typer.Option(metavar="FILE", help="The recipe for models to compare, where no --model is given."),
     ] = None,
     models: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, other than the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Processors to use.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the pools.")] = 5,
+    seed: Annotated[int, typer.Option(help="The seed of the pools.")] = 5,
 ) -> None:
     """Run an experiment of the papers: tables, plots, settings and report.html in DIR/NAME."""
     from weft.analysis.lab import Lab, Options

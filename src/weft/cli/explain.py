@@ -30,9 +30,9 @@ def explain(
     index: IndexPath,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What was looked for.")],
     doc: Annotated[
-        str | None, typer.Option("--doc", "-d", metavar="ID", help="A document; by default the best one.")
+        str | None, typer.Option("--doc", "-d", metavar="ID", help="This document; by default the best one.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", "--top", min=1, help="How many of the best documents.")] = 1,
+    k: Annotated[int, typer.Option("-k", "--top", min=1, help="Explain this many of the best documents.")] = 1,
     alignment: AlignmentOption = None,
     filter_: FilterOption = None,
     exact: Exact = False,
@@ -48,8 +48,8 @@ def explain(
 ) -> None:
     """Show why documents were found.
 
-    Which words of QUERY met which words of a document, and what each pair added to its score. With --hybrid the
-    documents are those of a hybrid search, and what a blended score is made of is shown too.
+    Prints which words of QUERY met which words of a document, and what each pair added to its score. With --hybrid the
+    documents are those of a hybrid search, with the parts of each blended score.
     """
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, weights=weights)

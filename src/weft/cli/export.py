@@ -22,15 +22,15 @@ class Precision(StrEnum):
 def export(
     model: Annotated[str, typer.Argument(help="A checkpoint: a folder or a name on the Hugging Face hub.")],
     folder: Annotated[Path, typer.Argument(help="Where to write the light form.")],
-    precision: Annotated[Precision, typer.Option(help="Bytes or full floats.")] = Precision.int8,
+    precision: Annotated[Precision, typer.Option(help="Weights as bytes or as 32-bit floats.")] = Precision.int8,
     name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
     query_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a query.")] = None,
     document_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a document.")] = None,
     projection: Annotated[Path | None, typer.Option(help=".npy of shape (dim, hidden), for a plain encoder.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a light model.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a light model in FOLDER.")] = False,
     compare: Annotated[bool, typer.Option(help="Measure speed and drift against torch.")] = True,
     data: Annotated[
-        Path | None, typer.Option(help="A BEIR folder to compare on, with nDCG; else a built-in one.")
+        Path | None, typer.Option(help="A BEIR folder to compare on, with nDCG; by default the demo collection.")
     ] = None,
     split: Annotated[str, typer.Option(help="The split of the BEIR folder.")] = "test",
     queries: Annotated[int, typer.Option(help="The maximum number of queries to compare on.")] = 100,

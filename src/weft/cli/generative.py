@@ -44,7 +44,7 @@ generative = typer.Typer(
 
 _AT_ONCE = 64
 Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda, …; by default an accelerator, if there is one.", show_default=False)
+    str | None, typer.Option(help="cpu, cuda, …; by default an accelerator if there is one.", show_default=False)
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use.")]
 
@@ -52,15 +52,17 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use.")]
 @generative.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as seal-small.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="table.key=value, as many as wanted.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
+    changes: Annotated[list[str] | None, typer.Argument(help="Changes to the recipe: table.key=value.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check everything without training.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
-    models: Annotated[str | None, typer.Option(help="The same for {models}.", envvar="WEFT_MODELS")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoint there is.")] = False,
+    models: Annotated[
+        str | None, typer.Option(help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; an existing checkpoint is ignored.")] = False,
     device: Device = None,
     threads: Threads = None,
 ) -> None:
-    """Train the model of RECIPE; an interrupted run goes on from its last checkpoint."""
+    """Train the model of RECIPE; an interrupted run resumes from its last checkpoint."""
     from weft.generative.recipes import read_recipe
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
@@ -84,7 +86,7 @@ def index(
     ],
     form: Annotated[str, typer.Option(help="The corpus index of SEAL: suffix (fast) or fm (small).")] = "suffix",
 ) -> None:
-    """Make the documents under PATH ready for decoding with MODEL."""
+    """Index the documents under PATH for decoding with MODEL."""
     from weft.sources.files import read_sources
     from weft.sources.find import STDIN, Selection, find
     from weft.sources.records import Fields
@@ -108,14 +110,14 @@ def index(
 
 @generative.command()
 def search(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder made by weft generative index.")],
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The index: a folder made by weft generative index.")],
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="What to look for.")] = None,
     k: Top = 10,
     beams: Annotated[int, typer.Option(min=1, help="Hypotheses kept while decoding.")] = 15,
     scoring: Annotated[
         str | None,
         typer.Option(
-            help="Of SEAL: log-odds (against the frequency in the corpus) or lm (the model alone).",
+            help="SEAL's scoring: log-odds (against the frequency in the corpus) or lm (the model alone).",
             show_default="log-odds",
         ),
     ] = None,

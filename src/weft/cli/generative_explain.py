@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def explain(
     place: Annotated[
-        Path, typer.Argument(metavar="INDEX|MODEL", help="What weft generative index made, or a trained model.")
+        Path, typer.Argument(metavar="INDEX|MODEL", help="An index made by weft generative index, or a trained model.")
     ],
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What is looked for.")],
     document: Annotated[

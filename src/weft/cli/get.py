@@ -18,7 +18,7 @@ def get(
     ids: Annotated[list[str], typer.Argument(help="Documents, or passages such as report#3.")],
     as_json: Json = False,
 ) -> None:
-    """Print documents: text and metadata. Of a document that was split, all passages in order."""
+    """Print documents: text and metadata. A split document is printed passage by passage."""
     with TextIndex.open(index) as opened:
         found = {name: opened.family(name) for name in ids}
     for documents in found.values():

@@ -42,25 +42,31 @@ class Hit(NamedTuple):
 
 
 def grep(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
-    paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Folders and files; here.")] = None,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Folders and files; default the current folder.",
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="The maximum number of places.")] = 10,
     context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines to show around each.")] = 0,
     names: Annotated[bool, typer.Option("-l", "--files-with-matches", help="Print the names of files only.")] = False,
     include: Annotated[list[str] | None, typer.Option(help="Only files like this; may be repeated.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="No files like this; may be repeated.")] = None,
-    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Leave out what .gitignore files name.")] = True,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Fuse with BM25: finds names as they are written.")] = False,
+    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Blend with BM25, which finds exact names.")] = False,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="FOLDER", help="A model, a folder or a name; weft's own.")
+        str | None, typer.Option("--model", metavar="FOLDER", help="The model: a folder or a name; default weft-small.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(envvar="WEFT_CACHE", help="Where indexes are kept; ~/.cache/weft.")
+        Path | None, typer.Option(envvar="WEFT_CACHE", help="Where indexes are cached; default ~/.cache/weft.")
     ] = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything anew.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search files by meaning, as grep does by letters.
+    """Search files by meaning, the way grep searches by letters.
 
     Prints path:line:text. What is searched is indexed in a cache folder at the first call and brought up to date at
     each. Exit codes are grep's: 0 found, 1 nothing found, 2 an error.

@@ -33,41 +33,50 @@ class Scope(StrEnum):
 
 def index(
     paths: Annotated[list[str], typer.Argument(help="Files and folders; - reads stdin.", metavar="PATH")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The index, made if it is not there.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The index; created if it does not exist.")],
     model: Model = None,
     sync: Annotated[bool, typer.Option("--sync", help="Remove documents whose files under PATH are gone.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option(help="Only files like this, such as '*.md'; may be repeated.")
+        list[str] | None, typer.Option(help="Only matching files, such as '*.md'; may be repeated.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="No files or folders like this; may be repeated.")] = None,
-    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Leave out what .gitignore files name.")] = True,
+    exclude: Annotated[list[str] | None, typer.Option(help="Skip matching files and folders; may be repeated.")] = None,
+    ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Follow links out of the folders.")] = False,
-    id_field: Annotated[str | None, typer.Option(help="Of JSON lines, CSV, TSV, Parquet: the ids.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="The field or column with the ids of rows.")] = None,
     id_scope: Annotated[
-        Scope, typer.Option(help="Whether ids of rows are unique in their file, or in all files.")
+        Scope, typer.Option(help="Whether the ids of rows are unique per file or across all files.")
     ] = Scope.file,
-    text_field: Annotated[str | None, typer.Option(help="The texts.")] = None,
-    title_field: Annotated[str | None, typer.Option(help="The titles, which go before the texts.")] = None,
+    text_field: Annotated[str | None, typer.Option(help="The field with the texts.")] = None,
+    title_field: Annotated[
+        str | None,
+        typer.Option(
+            help="The field with the titles, which go before the texts.",
+        ),
+    ] = None,
     metadata_fields: Annotated[
-        str | None, typer.Option(help="What to keep beside, separated by commas; by default everything.")
+        str | None, typer.Option(help="Metadata fields to keep, separated by commas; by default all.")
     ] = None,
     split: Annotated[
         bool | None,
-        typer.Option("--split/--no-split", help="Split long documents; by default all but test collections."),
+        typer.Option("--split/--no-split", help="Split long documents; on by default, except for test collections."),
     ] = None,
     length: Annotated[int | None, typer.Option(min=1, help="The maximum number of tokens of a passage.")] = None,
     max_size: Annotated[int, typer.Option(min=1, help="Skip texts of more megabytes than this.")] = 64,
-    bits: Annotated[int | None, typer.Option(help="8, 4 or 2 bits a coordinate, for a new index; 8.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Bits per coordinate of a new index: 8, 4 or 2; default 8.")] = None,
     beta_d: Annotated[
-        float | None, typer.Option("--beta-d", help="Keep this part of the tokens, by salience, for a new index.")
+        float | None,
+        typer.Option(
+            "--beta-d",
+            help="Keep this share of the tokens, the most salient ones, in a new index.",
+        ),
     ] = None,
     keep: Annotated[
         float | None,
-        typer.Option(help="Keep this part of the vectors, similar tokens pooled, for a new index: 0.2 for a fifth."),
+        typer.Option(help="Pool similar tokens to this share of the vectors in a new index: 0.2 for a fifth."),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Processors to use; all.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Processors to use; default all.")] = None,
     progress: Annotated[
-        bool | None, typer.Option("--progress/--no-progress", help="Show a bar; where a person watches.")
+        bool | None, typer.Option("--progress/--no-progress", help="Show a progress bar; on by default in a terminal.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -76,8 +85,8 @@ def index(
     Reads text, Markdown, HTML, PDF, Word, Excel, EPUB, e-mail, notebooks and source code, rows of .jsonl .json .csv
     .tsv .parquet, and BEIR folders.
 
-    Run it again after files have changed: only those are encoded. Ctrl-C loses at most the batch under way. What
-    was written is merged with the rest in the end; there is no need for weft compact.
+    Run it again after files have changed: only those are encoded. Ctrl-C loses at most the current batch. New
+    segments merge in the background; there is no need for weft compact.
     """
     from weft.ingest import Summary
     from weft.sources.find import STDIN, Selection, Skipped, find

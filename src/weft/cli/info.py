@@ -16,7 +16,7 @@ from weft.text_index import TextIndex
 def info(index: IndexPath, as_json: Json = False) -> None:
     """Print the sizes and settings of INDEX.
 
-    Segments are the files that hold the vectors. They are merged by themselves as documents come and go; weft compact
+    Segments are the files that hold the vectors. They merge in the background as documents come and go; weft compact
     merges all of them.
     """
     with TextIndex.open(index) as opened:

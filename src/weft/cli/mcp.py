@@ -13,15 +13,21 @@ from weft.errors import InvalidParameterError, missing_extra
 
 def mcp(
     indexes: Indexes,
-    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp, instead of stdin and stdout.")] = False,
+    http: Annotated[
+        bool,
+        typer.Option(
+            "--http",
+            help="Serve streamable HTTP at /mcp instead of stdin and stdout.",
+        ),
+    ] = False,
     host: Host = "127.0.0.1",
     port: Port = 8081,
     model: Model = None,
     on_damage: OnDamage = Damage.stop,
 ) -> None:
-    """Let an assistant search INDEX: an MCP server with tools that only read.
+    """Let an assistant search INDEX: an MCP server with read-only tools.
 
-    The assistant starts it by itself, as in: claude mcp add notes -- weft mcp notes.weft
+    The assistant starts it; register it with: claude mcp add notes -- weft mcp notes.weft
     """
     from importlib.metadata import version
 

@@ -15,9 +15,7 @@ from weft.explain.printable import printable, printable_line
 IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The index: a folder made by weft index.")]
 Model = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", metavar="FOLDER", help="The model, a folder or a name; by default the one of the index."
-    ),
+    typer.Option("--model", "-m", metavar="FOLDER", help="The model: a folder or a name; by default the index's own."),
 ]
 
 
@@ -30,7 +28,7 @@ class Damage(StrEnum):
 
 OnDamage = Annotated[
     Damage,
-    typer.Option("--on-damage", help="Stop at damaged parts of the index, or search without them and say so."),
+    typer.Option("--on-damage", help="Stop at damaged parts of the index, or skip them and report it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -15,7 +15,7 @@ from weft.storage.repair import repair as repaired
 def repair(index: IndexPath, as_json: Json = False) -> None:
     """Drop what is damaged in INDEX, keep the rest, and print the ids of documents that are gone.
 
-    Damaged files go to INDEX/quarantine, with the texts of the documents whose vectors are lost, to be indexed again.
+    Damaged files go to INDEX/quarantine, with the texts of documents whose vectors are lost, to index again.
     """
     done = repaired(index)
     if as_json:

@@ -49,7 +49,7 @@ _HELP = "A question, or the number of a result to see why it was found; :help, :
 def search(
     index: IndexPath,
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="What to look for; without it, a prompt.")
+        str | None, typer.Argument(metavar="QUERY", help="What to look for; without it you get a prompt.")
     ] = None,
     k: Top = 10,
     alignment: AlignmentOption = None,

@@ -17,12 +17,22 @@ if TYPE_CHECKING:
     from weft.serving.keys import Keys
     from weft.text_index import TextIndex
 
-Indexes = Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Indexes, named by the stem of their folder.")]
-Host = Annotated[str, typer.Option("--host", help="Where to listen. Other machines can be let in only with --keys.")]
-Port = Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 chooses a free one.")]
+Indexes = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INDEX...",
+        help="Indexes; each is served under its folder's name.",
+    ),
+]
+Host = Annotated[str, typer.Option("--host", help="The address to listen on. Other machines need --keys.")]
+Port = Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 picks a free one.")]
 KeysFile = Annotated[
     Path | None,
-    typer.Option("--keys", metavar="FILE", help="Lines of: name scope key; the scope read, write or admin."),
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        help="A file with lines of: name scope key; scopes are read, write and admin.",
+    ),
 ]
 ENVIRONMENT = "WEFT_KEYS"
 
@@ -32,18 +42,23 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     keys: KeysFile = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse to add and delete.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse writes.")] = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the search page at /.")] = True,
     origins: Annotated[
-        list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="A site whose pages may call the API.")
+        list[str] | None,
+        typer.Option(
+            "--cors",
+            metavar="ORIGIN",
+            help="A site whose pages may call the API; may be repeated.",
+        ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", help="Requests a second for each key, with bursts of twice as many.")
+        float | None, typer.Option("--rate", help="Requests per second for each key; bursts may be twice that.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option("--timeout", help="Seconds until a request is given up.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at a time.")] = None,
+    seconds: Annotated[float | None, typer.Option("--timeout", help="Seconds before a request times out.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Searches that run at the same time.")] = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="Processes that search; one of them writes.")
+        int, typer.Option("--workers", min=1, max=64, help="Processes that search; the first also writes.")
     ] = 1,
     access_log: Annotated[
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON on stderr for each request.")
@@ -53,7 +68,7 @@ def serve(
 ) -> None:
     """Serve indexes: an HTTP API, and a search page for the browser.
 
-    Without keys only this machine can reach it. Ctrl-C or SIGTERM ends it: what was begun is answered first.
+    Without keys only this machine can reach it. Ctrl-C or SIGTERM stops it after the requests in progress.
     """
     from weft.serving.naming import named, open_indexes
 

@@ -12,17 +12,19 @@ from weft.cli.recipes import find_recipe
 
 def train(
     recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as xtr-small.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="table.key=value, as many as wanted.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check everything, train nothing.")] = False,
+    changes: Annotated[list[str] | None, typer.Argument(help="Changes to the recipe: table.key=value.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check everything without training.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
-    models: Annotated[str | None, typer.Option(help="The same for {models}.", envvar="WEFT_MODELS")] = None,
-    without: Annotated[
-        list[str] | None, typer.Option(help="Leave a collection of the recipe out, to judge on it; may be repeated.")
+    models: Annotated[
+        str | None, typer.Option(help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoints there are.")] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave out a collection of the recipe, to evaluate on it; may be repeated.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; existing checkpoints are deleted.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use.")] = None,
 ) -> None:
-    """Train the model of RECIPE; an interrupted run goes on from its last checkpoint."""
+    """Train the model of RECIPE; an interrupted run resumes from its last checkpoint."""
     from weft.errors import missing_extra
     from weft.training.recipes import read_recipe
 
