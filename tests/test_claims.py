@@ -202,13 +202,12 @@ FIGURE = re.compile(r"(?<![\w.,/-])0?\.\d{3}\b(?!\.)")
 def stale(page, current):
     """Fingerprints of models that do not ship.
 
-    Notes and results may keep figures of a model that is gone, where some line of the page calls it an earlier model.
+    Notes and results may keep figures of a model that is gone, where a page beside it calls it an earlier model.
     """
     told = set()
     if "notes" in page.parts or "benchmarks" in page.parts:
-        told = {
-            found for line in prose(page).splitlines() if "earlier model" in line for found in FINGERPRINT.findall(line)
-        }
+        lines = [line for beside in page.parent.glob("*.md") for line in prose(beside).splitlines()]
+        told = {found for line in lines if "earlier model" in line for found in FINGERPRINT.findall(line)}
     for line in prose(page).splitlines():
         for found in FINGERPRINT.findall(line):
             if re.search("[a-f]", found) and re.search("[0-9]", found) and found not in current | told:

@@ -1,10 +1,10 @@
-"""Writes what experiments found into docs/notes/reproduction.md.
+"""Writes what experiments found into the pages docs/notes/reproduction-*.md.
 
     weft experiment all --data FOLDER … -o RESULTS
     python tools/reproduction.py RESULTS
 
 Between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` stands what the run in RESULTS/NAME says: what it was made of,
-its findings, and some of its tables, with their intervals. Everything else on the page is written by hand. Experiments
+its findings, and some of its tables, with their intervals. Everything else on the pages is written by hand. Experiments
 that are not in RESULTS stay as they are, those without marks are left out; a run of the quick form is refused.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from weft.analysis.experiments import EXPERIMENTS
 from weft.evaluation.tables import Table
 
-PAGE = Path(__file__).parent.parent / "docs" / "notes" / "reproduction.md"
+PAGES = Path(__file__).parent.parent / "docs" / "notes"
 TABLES = {
     "alignments": r"ndcg-",
     "training-alignments": r"matrix|default-oracle",
@@ -40,7 +40,7 @@ TABLES = {
 AVERAGES = {"gold-tokens", "lexical-tokens", "score-density"}
 """Experiments of which only the average over collections is shown."""
 FINDINGS = 12
-"""So many of an experiment's findings at the most."""
+"""How many of an experiment's findings are shown."""
 
 
 def block(results: Mapping[str, Any]) -> list[str]:
@@ -85,20 +85,24 @@ def fill(page: str, results: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="where weft experiment -o wrote")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--pages", type=Path, default=PAGES, help="the folder of the pages")
     options = parser.parse_args()
-    page, written = options.page.read_text(encoding="utf-8"), []
+    pages = {path: path.read_text(encoding="utf-8") for path in sorted(options.pages.glob("reproduction-*.md"))}
+    written = []
     for name in EXPERIMENTS:
         path = options.results / name / "results.json"
-        if path.is_file() and f"<!-- {name}:begin -->" in page:
+        page = next((page for page, text in pages.items() if f"<!-- {name}:begin -->" in text), None)
+        if path.is_file() and page is not None:
             results = json.loads(path.read_text(encoding="utf-8"))
             if results["config"]["quick"]:
                 raise SystemExit(f"{path}: the quick form's numbers say little and are not written down")
-            page, written = fill(page, results), [*written, name]
+            pages[page] = fill(pages[page], results)
+            written.append(name)
     if not written:
-        raise SystemExit(f"{options.results} has no experiments of the page (NAME/results.json)")
-    options.page.write_text(page, encoding="utf-8")
-    print(f"{options.page}: {', '.join(written)}", file=sys.stderr)
+        raise SystemExit(f"{options.results} has no experiments of the pages (NAME/results.json)")
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"{options.pages}: {', '.join(written)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ def test_a_run_is_written_between_its_marks(lab, tmp_path, tool):
         tool.fill("Nothing.", results)
 
 
-def test_the_page_has_a_place_for_each_of_aligners_and_xtrs_experiments(tool):
-    page = tool.PAGE.read_text(encoding="utf-8")
+def test_the_pages_have_a_place_for_each_of_aligners_and_xtrs_experiments(tool):
+    page = "".join(path.read_text(encoding="utf-8") for path in tool.PAGES.glob("reproduction-*.md"))
     assert set(tool.TABLES) <= set(EXPERIMENTS)
     for name in tool.TABLES:
         assert page.count(f"<!-- {name}:begin -->") == page.count(f"<!-- {name}:end -->") == 1
