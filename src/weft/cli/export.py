@@ -27,6 +27,7 @@ def export(
     query_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a query.")] = None,
     document_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a document.")] = None,
     projection: Annotated[Path | None, typer.Option(help=".npy of shape (dim, hidden), for a plain encoder.")] = None,
+    embedding_bits: Annotated[int, typer.Option(help="8, or 4 for a large vocabulary: bits of an embedding.")] = 8,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a light model in FOLDER.")] = False,
     compare: Annotated[bool, typer.Option(help="Measure speed and drift against torch.")] = True,
     data: Annotated[
@@ -46,14 +47,15 @@ def export(
     from weft.encoders.encoder import Encoder
     from weft.encoders.export import as_torch_encoder, check_target, write_folder, write_graph
 
-    check_target(folder, precision.value, overwrite)  # report what is wrong before the work
+    check_target(folder, precision.value, overwrite, embedding_bits)  # report what is wrong before the work
     sample = _sample(data, split, queries, documents) if compare else None
     heavy = as_torch_encoder(model, projection=projection, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"query_length": query_length, "document_length": document_length}
+    bits = {"embedding_bits": embedding_bits}
     with TemporaryDirectory() as made:
         graph = Path(made) / "fp32.onnx"
         write_graph(heavy, graph)
-        write_folder(heavy, graph, folder, precision=precision.value, name=name, overwrite=overwrite, **options)
+        write_folder(heavy, graph, folder, precision=precision.value, name=name, overwrite=overwrite, **bits, **options)
         light = Encoder.load(folder)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
         typer.echo(

@@ -80,7 +80,8 @@ class Encoder:
         Parameters
         ----------
         name_or_path : str or Path, optional
-            A folder or the name of a model on the Hugging Face hub: a light folder (`weft.encoders.export`), or a
+            A folder, the name of a model that is installed as a package (``"weft-multi"``), or one on the Hugging Face
+            hub: a light folder (`weft.encoders.export`), or a
             checkpoint of sentence-transformers, PyLate, Stanford ColBERT, XTR or a plain Hugging Face encoder. By
             default the model that comes with weft, ``"weft-small"``.
         backend : str

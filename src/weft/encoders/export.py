@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
 
 OPSET = 20
+BLOCK = 32
+"""Numbers of an embedding that share a scale where each has half a byte."""
 LARGEST_DIFFERENCE = 1e-3
 """An fp32 graph whose vectors differ from torch's by more than this is refused: the export went wrong."""
 
@@ -43,6 +45,7 @@ def export(
     name: str | None = None,
     query_length: int | None = None,
     document_length: int | None = None,
+    embedding_bits: int = 8,
     overwrite: bool = False,
     **load: Any,
 ) -> Path:
@@ -60,6 +63,8 @@ def export(
         A name for the model.
     query_length, document_length : int, optional
         Lengths other than the checkpoint's.
+    embedding_bits : int
+        8 or, where the vocabulary is most of the model, 4: bits of a number of the token embeddings, int8 only.
     overwrite : bool
         Replace a light model that is there already.
     **load
@@ -70,17 +75,19 @@ def export(
     Path
         The folder.
     """
-    check_target(folder, precision, overwrite)
+    check_target(folder, precision, overwrite, embedding_bits)
     encoder = as_torch_encoder(model, **load)
     with TemporaryDirectory() as made:
         graph = Path(made) / MODEL_FILE
         write_graph(encoder, graph)
-        lengths = {"query_length": query_length, "document_length": document_length}
-        return write_folder(encoder, graph, folder, precision=precision, name=name, overwrite=overwrite, **lengths)
+        options = {"query_length": query_length, "document_length": document_length, "embedding_bits": embedding_bits}
+        return write_folder(encoder, graph, folder, precision=precision, name=name, overwrite=overwrite, **options)
 
 
-def check_target(folder: str | Path, precision: str, overwrite: bool) -> None:
+def check_target(folder: str | Path, precision: str, overwrite: bool, embedding_bits: int = 8) -> None:
     """Refuse a place that the light form must not be written to, before the long work."""
+    if embedding_bits not in (4, 8):
+        raise invalid("embedding_bits", "export", "4 or 8", embedding_bits)
     if precision not in PRECISIONS:
         raise invalid("precision", "export", f"one of {PRECISIONS}", precision)
     folder = Path(folder)
@@ -101,18 +108,19 @@ def write_folder(
     name: str | None = None,
     query_length: int | None = None,
     document_length: int | None = None,
+    embedding_bits: int = 8,
     overwrite: bool = False,
 ) -> Path:
     """Write a light folder around the fp32 graph that `write_graph` made; the parameters are those of `export`."""
-    check_target(folder, precision, overwrite)
+    check_target(folder, precision, overwrite, embedding_bits)
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
         target = Path(made)
         shutil.copyfile(graph, target / MODEL_FILE)
         if precision == "int8":
-            quantize(target / MODEL_FILE, _small_weights(encoder))
-        encoder.tokenizer.save(str(target / TOKENIZER_FILE))
+            quantize(target / MODEL_FILE, _small_weights(encoder), embedding_bits)
+        encoder.tokenizer.save(str(target / TOKENIZER_FILE), pretty=False)
         settings = encoder.settings.with_lengths(query_length, document_length)
         settings = dataclasses.replace(
             settings,
@@ -180,7 +188,7 @@ def write_graph(encoder: Encoder, path: Path) -> None:
                     raise CheckpointError(f"the graph of {encoder.name} differs from torch by {difference:.2g}")
 
 
-def quantize(path: Path, keep: list[np.ndarray[Any, Any]]) -> None:
+def quantize(path: Path, keep: list[np.ndarray[Any, Any]], embedding_bits: int = 8) -> None:
     """Turn an fp32 graph into an int8 one, in place; matrix products with the weights `keep` stay fp32."""
     import onnx
     from onnx import numpy_helper
@@ -194,7 +202,7 @@ def quantize(path: Path, keep: list[np.ndarray[Any, Any]]) -> None:
             weight = numpy_helper.to_array(constants[node.input[1]])
             if any(weight.shape == other.shape and np.array_equal(weight, other) for other in keep):
                 kept.append(node.name)
-    _quantize_embeddings(model)
+    _quantize_embeddings(model, embedding_bits)
     # What pre-processing would do, shapes and constant folding, the exporter has done.
     mark = model.metadata_props.add()
     mark.key, mark.value = "onnx.quant.pre_process", "onnxruntime.quant"
@@ -228,39 +236,92 @@ def _quiet_exporter() -> Iterator[None]:
         exporter.setLevel(before)
 
 
-def _quantize_embeddings(model: Any, least: int = 1024) -> None:
-    """Store tables that rows are gathered from as bytes, one scale a row."""
-    from onnx import TensorProto, helper, numpy_helper
+def _quantize_embeddings(model: Any, bits: int, least: int = 1024) -> None:
+    """Store tables that rows are gathered from as bytes, one scale a row; the largest as half bytes with 4 bits."""
+    from onnx import TensorProto, numpy_helper
 
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    nodes, done = [], set()
+    tables = {}
     for node in graph.node:
         table = constants.get(node.input[0]) if node.op_type == "Gather" else None
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         if table is None or table.data_type != TensorProto.FLOAT or len(table.dims) != 2 or axis != 0:
+            continue
+        if np.prod(table.dims) >= least and sum(table.name in other.input for other in graph.node) == 1:
+            tables[node.output[0]] = table
+    largest = max(tables.values(), key=lambda table: table.dims[0], default=None)
+    nodes = []
+    for node in graph.node:
+        table = tables.get(node.output[0])
+        if table is None:
             nodes.append(node)
             continue
+        halves = bits == 4 and table is largest and table.dims[1] % (2 * BLOCK) == 0
         values = numpy_helper.to_array(table)
-        if values.size < least or sum(table.name in other.input for other in graph.node) > 1:
-            nodes.append(node)
-            continue
-        scale = np.abs(values).max(axis=1, keepdims=True).astype(np.float32) / 127
-        scale[scale == 0] = 1
-        rows = numpy_helper.from_array(np.rint(values / scale).astype(np.int8), f"{table.name}_bytes")
-        graph.initializer.extend([rows, numpy_helper.from_array(scale, f"{table.name}_scale")])
-        out, ids = node.output[0], node.input[1]
-        nodes += [
-            helper.make_node("Gather", [f"{table.name}_bytes", ids], [f"{out}_bytes"]),
-            helper.make_node("Cast", [f"{out}_bytes"], [f"{out}_cast"], to=TensorProto.FLOAT),
-            helper.make_node("Gather", [f"{table.name}_scale", ids], [f"{out}_scale"]),
-            helper.make_node("Mul", [f"{out}_cast", f"{out}_scale"], [out]),
-        ]
-        done.add(table.name)
-    for name in done:
-        graph.initializer.remove(constants[name])
+        constant, made = (_half_bytes if halves else _bytes)(table.name, values, node.input[1], node.output[0])
+        graph.initializer.extend(constant)
+        graph.initializer.remove(table)
+        nodes += made
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _bytes(name: str, values: np.ndarray[Any, Any], ids: str, out: str) -> tuple[list[Any], list[Any]]:
+    """Return the constants and the nodes for rows of bytes with a scale each."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    scale = np.abs(values).max(axis=1, keepdims=True).astype(np.float32) / 127
+    scale[scale == 0] = 1
+    rows = np.rint(values / scale).astype(np.int8)
+    return [numpy_helper.from_array(rows, f"{name}_bytes"), numpy_helper.from_array(scale, f"{name}_scale")], [
+        helper.make_node("Gather", [f"{name}_bytes", ids], [f"{out}_bytes"]),
+        helper.make_node("Cast", [f"{out}_bytes"], [f"{out}_cast"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", [f"{name}_scale", ids], [f"{out}_scale"]),
+        helper.make_node("Mul", [f"{out}_cast", f"{out}_scale"], [out]),
+    ]
+
+
+def _half_bytes(name: str, values: np.ndarray[Any, Any], ids: str, out: str) -> tuple[list[Any], list[Any]]:
+    """Return the constants and the nodes for rows of half bytes, one scale a block.
+
+    A byte holds a number of the first half of the row in its upper four bits and one of the second half in its lower
+    four, each with 8 added. Only operations that every ONNX runtime has take them apart.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    width = values.shape[1]
+    blocks = values.reshape(len(values), -1, BLOCK).astype(np.float32)
+    scale = (np.abs(blocks).max(axis=2, keepdims=True) / 7).astype(np.float16)
+    scale[scale == 0] = 1
+    whole = np.clip(np.rint(blocks / scale.astype(np.float32)), -7, 7).astype(np.int8).reshape(len(values), width) + 8
+    upper, lower = np.split(whole.astype(np.uint8), 2, axis=1)
+    constants = {
+        f"{name}_half_bytes": upper << 4 | lower,
+        f"{name}_scale": scale[..., 0],
+        f"{out}_sixteen": np.array(16, np.float32),
+        f"{out}_eight": np.array(8, np.float32),
+        f"{out}_blocks": np.array([0, 0, width // BLOCK, BLOCK], np.int64),
+        f"{out}_row": np.array([0, 0, width], np.int64),
+        f"{out}_last": np.array([-1], np.int64),
+    }
+    node = helper.make_node
+    return [numpy_helper.from_array(array, key) for key, array in constants.items()], [
+        node("Gather", [f"{name}_half_bytes", ids], [f"{out}_gathered"]),
+        node("Cast", [f"{out}_gathered"], [f"{out}_both"], to=TensorProto.FLOAT),
+        node("Div", [f"{out}_both", f"{out}_sixteen"], [f"{out}_shifted"]),
+        node("Floor", [f"{out}_shifted"], [f"{out}_upper"]),
+        node("Mul", [f"{out}_upper", f"{out}_sixteen"], [f"{out}_high"]),
+        node("Sub", [f"{out}_both", f"{out}_high"], [f"{out}_lower"]),
+        node("Concat", [f"{out}_upper", f"{out}_lower"], [f"{out}_joined"], axis=-1),
+        node("Sub", [f"{out}_joined", f"{out}_eight"], [f"{out}_whole"]),
+        node("Reshape", [f"{out}_whole", f"{out}_blocks"], [f"{out}_parted"]),
+        node("Gather", [f"{name}_scale", ids], [f"{out}_scale16"]),
+        node("Cast", [f"{out}_scale16"], [f"{out}_scale32"], to=TensorProto.FLOAT),
+        node("Unsqueeze", [f"{out}_scale32", f"{out}_last"], [f"{out}_scales"]),
+        node("Mul", [f"{out}_parted", f"{out}_scales"], [f"{out}_scaled"]),
+        node("Reshape", [f"{out}_scaled", f"{out}_row"], [out]),
+    ]
 
 
 def _small_weights(encoder: Encoder) -> list[np.ndarray[Any, Any]]:

@@ -12,6 +12,7 @@ from weft.encoders.card import read_card_languages
 from weft.encoders.hub import download
 from weft.encoders.light import is_light_folder, read_light_folder
 from weft.encoders.own_alignment import read_own_alignment
+from weft.encoders.packages import find_package
 from weft.encoders.settings import Settings
 from weft.errors import CheckpointError, first_line, invalid, missing_extra
 
@@ -90,7 +91,10 @@ def locate(
     local_files_only: bool = False,
     with_code: bool = False,
 ) -> tuple[Path, str]:
-    """Return the folder of a model, and what to call it; names are the bundled model's or the hub's (downloaded)."""
+    """Return the folder of a model, and what to call it.
+
+    Names are the bundled model's, those of models installed as packages, or the hub's (downloaded).
+    """
     if not isinstance(name_or_path, (str, Path)):
         raise invalid("name_or_path", "Encoder.load", "a folder or the name of a model", name_or_path)
     text = str(name_or_path)
@@ -104,6 +108,9 @@ def locate(
         raise CheckpointError(f"{text[:80]!r} cannot name a model: {first_line(error)}") from None
     if name_or_path == BUNDLED.name and is_light_folder(BUNDLED):
         return BUNDLED, text
+    packaged = find_package(text) if isinstance(name_or_path, str) else None
+    if packaged is not None:
+        return packaged, text
     if isinstance(name_or_path, Path) or not _may_be_hub_name(text):
         raise CheckpointError(f"there is no folder {text}")
     return download(text, revision, cache_folder, local_files_only, with_code), text

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from weft.encoders import Encoder
 from weft.encoders.languages import NAMES, other_language
+from weft.encoders.packages import KNOWN
 
 logger = logging.getLogger(__name__)
 _HELP = "docs/guides/languages.md tells what to do"
@@ -29,8 +30,8 @@ class Languages:
                 self._told.add("query")
                 read = _listed(encoder.languages)
                 logger.warning(
-                    "the query is in %s, and %s reads %s: ask in %s, or by words, --hybrid --weights 0 1; %s",
-                    *(NAMES[found], encoder.name, read, read, _HELP),
+                    "the query is in %s, and %s reads %s: ask in %s, or by words, --hybrid --weights 0 1%s; %s",
+                    *(NAMES[found], encoder.name, read, read, _offer(encoder), _HELP),
                 )
                 return
 
@@ -40,15 +41,22 @@ class Languages:
             return
         self._told |= new.keys()
         logger.warning(
-            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly; %s",
+            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly%s; %s",
             f"{sum(new.values()):,}",
             f"{written:,}",
             _listed(encoder.languages),
             encoder.name,
             ", ".join(f"{count:,} {NAMES[code]}" for code, count in sorted(new.items(), key=lambda item: -item[1])),
+            _offer(encoder),
             _HELP,
         )
 
 
 def _listed(codes: Sequence[str]) -> str:
     return " or ".join(NAMES.get(code, code) for code in codes)
+
+
+def _offer(encoder: Encoder) -> str:
+    """Return the models that read more languages, as the end of a sentence."""
+    others = [f"--model {name} reads {what}" for name, what in KNOWN.items() if name != encoder.name]
+    return f" ({'; '.join(others)})" if others else ""

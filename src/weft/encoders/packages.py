@@ -1,0 +1,54 @@
+"""Models that are installed as packages of their own: ``pip install weft-multi``, then ``--model weft-multi``.
+
+Such a package has an entry point in the group ``weft.models``: the model's name, and an object that is the path of its
+light folder. weft looks at the names without importing anything; only the package of the model asked for is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from weft.errors import CheckpointError, first_line
+
+GROUP = "weft.models"
+"""The group of entry points."""
+
+KNOWN: Mapping[str, str] = {}
+"""Models that weft's authors offer as packages, and what they read. Each package is called as its model."""
+
+
+def installed() -> tuple[str, ...]:
+    """Return the names of the models that are installed as packages."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def find_package(name: str) -> Path | None:
+    """Return the folder of a model that is installed as a package; None for a name that no package has.
+
+    A known model that is not installed is an error that tells how to get it.
+    """
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
+        if name in KNOWN:
+            raise CheckpointError(f"{name} is not installed: {how_to_get(name)}")
+        return None
+    try:
+        folder = Path(point.load())
+    except Exception as error:  # whatever the package's own code does
+        raise CheckpointError(f"the package of {name} ({point.value}) is broken: {first_line(error)}") from None
+    if not folder.is_dir():
+        raise CheckpointError(f"the package of {name} ({point.value}) names no folder: {folder}")
+    return folder
+
+
+def how_to_get(name: str) -> str:
+    """Return the command that installs a known model.
+
+    Examples
+    --------
+    >>> how_to_get("weft-multi")
+    'pip install weft-multi, or from a clone of weft: pip install packages/weft-multi'
+    """
+    return f"pip install {name}, or from a clone of weft: pip install packages/{name}"
