@@ -29,6 +29,11 @@ struct CodedSegment {
     // Sketches (byte_kernels.hpp), or null:
     const int8_t* codebooks;     // (dim / 4, 16, 4)
     const uint8_t* sketches;     // (tokens, sketch_width(dim))
+    // With saliences that weigh, or null:
+    const float* saliences;      // (tokens)
+    const float* mean_weights;   // (documents) their means
+    const uint8_t* list_weights; // beside each entry of the lists, in `weight_unit`: the mean of a document's tokens there
+    float weight_unit;
     // With residuals only:
     int64_t centroids;
     const uint8_t* centroid_rows;    // (centroids, dim): the same codes as centroid_codes

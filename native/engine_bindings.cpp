@@ -56,10 +56,12 @@ public:
            Input<int32_t, 1> cell_starts, Input<int32_t, 1> cell_blocks, Input<uint8_t, 1> centroid_codes,
            Input<int64_t, 1> list_starts, Listing lists, Optional<double> norm, Optional<Input<uint8_t, 2>> centroid_rows,
            Optional<Input<int8_t, 2>> levels, Optional<Input<uint8_t, 2>> token_centroids, Optional<Input<float, 1>> spread,
-           Optional<Input<int8_t, 3>> codebooks, Optional<Input<uint8_t, 2>> sketches)
+           Optional<Input<int8_t, 3>> codebooks, Optional<Input<uint8_t, 2>> sketches, Optional<Input<float, 1>> saliences,
+           Optional<Input<float, 1>> mean_weights, Optional<Input<uint8_t, 1>> list_weights, float weight_unit)
         : offsets_(offsets), codes_(codes), cell_codes_(cell_codes), cell_starts_(cell_starts), cell_blocks_(cell_blocks),
           centroid_codes_(centroid_codes), list_starts_(list_starts), lists_(lists), centroid_rows_(centroid_rows),
-          levels_(levels), token_centroids_(token_centroids), codebooks_(codebooks), sketches_(sketches) {
+          levels_(levels), token_centroids_(token_centroids), codebooks_(codebooks), sketches_(sketches), saliences_(saliences),
+          mean_weights_(mean_weights), list_weights_(list_weights) {
         const auto dim = static_cast<int64_t>(cell_codes.shape(1));
         const auto tokens = static_cast<int64_t>(codes.shape(0));
         require(dim > 0 && dim % weft::kDimMultiple == 0 && dim <= weft::kMaxDim, "codes must have a multiple of 4 columns, at most 16384");
@@ -82,6 +84,7 @@ public:
         set_cells();
         set_lists();
         if (spread) set_lifts(*spread);
+        set_weights(tokens, weight_unit);
         if (sketches) {
             set_sketches(tokens);
         } else {
@@ -101,7 +104,9 @@ public:
 
     auto probe(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
                const Flags& checked, double promise, double sketch, const Optional<Input<float, 1>>& imputed,
-               const Optional<Input<float, 1>>& floors) const {
+               const Optional<Input<float, 1>>& floors, bool weighs, const Optional<Input<float, 1>>& weights, bool divides) const {
+        require(!weighs || (data_.list_weights != nullptr && keep == 0), "weighed documents have list_weights, and no sketch is looked at");
+        const weft::Weighing weighing = checked_weighing(query, weights, divides);
         weft::Bar least{promise, sketch, {}};
         if (imputed) {
             require(imputed->shape(0) == query.shape(0), "imputed must have an entry per query token");
@@ -112,7 +117,8 @@ public:
             require(floors->shape(0) == query.shape(0), "floors must have an entry per query token");
             for (size_t i = 0; i < floors->shape(0); ++i) require(std::isfinite(floors->data()[i]), "floors must be finite");
         }
-        const weft::Probe probe{cells, centroids, count, keep, std::move(least), floors ? floors->data() : nullptr};
+        const weft::Probe probe{cells, centroids, count, keep, std::move(least), floors ? floors->data() : nullptr,
+                                weighs ? &weighing : nullptr};
         weft::Candidates found = find(query, allowed, probe, checked);
         return nb::make_tuple(to_numpy(found.documents), found.checked, found.last.promise, found.last.sketch,
                               to_numpy(std::move(found.last.imputed)));
@@ -136,6 +142,23 @@ public:
         const size_t rows = found.documents.size(), width = query.shape(0);
         return nb::make_tuple(documents, scores, found.error, to_numpy(std::move(found.tokens), rows, width),
                               to_numpy(std::move(found.similarities), rows, width));
+    }
+
+    auto rerank_weighed(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep,
+                        const Optional<Input<float, 1>>& weights, bool divides) const {
+        check_query(query);
+        check_listed(listed);
+        require(data_.saliences != nullptr, "weighed documents have saliences");
+        const weft::Weighing weighing = checked_weighing(query, weights, divides);
+        const weft::ByteKernels& kernels = *weft::active_level().bytes;
+        std::vector<weft::Scored> found;
+        {
+            const nb::gil_scoped_release release;
+            found = weft::rerank_weighed(kernels, data_, query.data(), static_cast<int64_t>(query.shape(0)), listed.data(),
+                                         static_cast<int64_t>(listed.shape(0)), keep, weighing);
+        }
+        const auto [documents, scores] = columns(found);
+        return nb::make_tuple(documents, scores);
     }
 
     auto score(const Input<float, 2>& query, const Input<int32_t, 1>& listed) const {
@@ -270,6 +293,34 @@ private:
         data_.lifts = lifts_.data();
     }
 
+    void set_weights(int64_t tokens, float unit) {
+        if (saliences_) {
+            require(static_cast<int64_t>(saliences_->shape(0)) == tokens, "saliences must have an entry per token");
+            data_.saliences = saliences_->data();
+        }
+        require(mean_weights_.has_value() == list_weights_.has_value(), "mean_weights go with list_weights");
+        if (!list_weights_) return;
+        require(list_weights_->shape(0) == lists_.shape(0), "list_weights must have an entry per listing");
+        require(static_cast<int64_t>(mean_weights_->shape(0)) == data_.documents, "mean_weights must have an entry per document");
+        for (int64_t d = 0; d < data_.documents; ++d)
+            require(std::isfinite(mean_weights_->data()[d]) && mean_weights_->data()[d] >= 0, "mean_weights must be finite and not negative");
+        require(std::isfinite(unit) && unit >= 0, "weight_unit must be finite and not negative");
+        data_.mean_weights = mean_weights_->data();
+        data_.list_weights = list_weights_->data();
+        data_.weight_unit = unit;
+    }
+
+    static weft::Weighing checked_weighing(const Input<float, 2>& query, const Optional<Input<float, 1>>& weights, bool divides) {
+        if (!weights) return {nullptr, divides};
+        require(weights->shape(0) == query.shape(0), "weights must have an entry per query token");
+        double sum = 0;
+        for (size_t i = 0; i < weights->shape(0); ++i) {
+            require(std::isfinite(weights->data()[i]) && weights->data()[i] >= 0, "weights must be finite and not negative");
+            sum += weights->data()[i];
+        }
+        return {weights->data(), divides, static_cast<float>(sum / std::max<double>(static_cast<double>(weights->shape(0)), 1))};
+    }
+
     void set_sketches(int64_t tokens) {
         require(static_cast<int64_t>(sketches_->shape(0)) == tokens &&
                     static_cast<int64_t>(sketches_->shape(1)) == weft::sketch_width(data_.dim),
@@ -338,6 +389,8 @@ private:
     Optional<Input<uint8_t, 2>> token_centroids_;
     Optional<Input<int8_t, 3>> codebooks_;
     Optional<Input<uint8_t, 2>> sketches_;
+    Optional<Input<float, 1>> saliences_, mean_weights_;
+    Optional<Input<uint8_t, 1>> list_weights_;
     std::vector<uint8_t> lifts_;
     alignas(16) int8_t tables_[weft::kTables * weft::kLevels] = {};
     weft::CodedSegment data_{};
@@ -365,13 +418,17 @@ void bind_engine(nb::module_& module) {
         .def(nb::init<Input<int64_t, 1>, Input<uint8_t, 2>, float, Input<uint8_t, 2>, Input<int32_t, 1>, Input<int32_t, 1>,
                       Input<uint8_t, 1>, Input<int64_t, 1>, Listing, Optional<double>, Optional<Input<uint8_t, 2>>,
                       Optional<Input<int8_t, 2>>, Optional<Input<uint8_t, 2>>, Optional<Input<float, 1>>,
-                      Optional<Input<int8_t, 3>>, Optional<Input<uint8_t, 2>>>(),
+                      Optional<Input<int8_t, 3>>, Optional<Input<uint8_t, 2>>, Optional<Input<float, 1>>, Optional<Input<float, 1>>,
+                      Optional<Input<uint8_t, 1>>, float>(),
              "offsets"_a, "codes"_a, "scale"_a, "cell_codes"_a, "cell_starts"_a, "cell_blocks"_a, "centroid_codes"_a,
              "list_starts"_a, "lists"_a, "norm"_a = nb::none(), "centroid_rows"_a = nb::none(), "levels"_a = nb::none(),
-             "token_centroids"_a = nb::none(), "spread"_a = nb::none(), "codebooks"_a = nb::none(), "sketches"_a = nb::none())
+             "token_centroids"_a = nb::none(), "spread"_a = nb::none(), "codebooks"_a = nb::none(), "sketches"_a = nb::none(),
+             "saliences"_a = nb::none(), "mean_weights"_a = nb::none(), "list_weights"_a = nb::none(), "weight_unit"_a = 0.0f)
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
         .def("probe", &Engine::probe, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
-             "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none(), "floors"_a.none() = nb::none())
+             "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none(), "floors"_a.none() = nb::none(),
+             "weighs"_a = false, "weights"_a.none() = nb::none(), "divides"_a = false)
+        .def("rerank_weighed", &Engine::rerank_weighed, "query"_a, "listed"_a, "keep"_a, "weights"_a.none(), "divides"_a)
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
         .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none(),
              "least"_a = -INFINITY)

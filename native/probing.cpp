@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -80,8 +81,10 @@ public:
             sums_.clear();
         }
         clean_ = false;
-        grow(rows_, data.documents * kPage, uint8_t{0});
-        grow(sums_, data.documents, 0u);
+        const bool weighs = probe.weighing != nullptr;
+        grow(rows_, weighs ? 0 : data.documents * kPage, uint8_t{0});
+        grow(sums_, weighs ? 0 : data.documents, 0u);
+        if (weighs) weighed_.start(data);
         grow(cell_rows_, query.pages() * data.cells * kPage, uint8_t{0});
         Best best(probe.candidates);
         // Similarities are bytes of dot products with the query at its common scale.
@@ -94,10 +97,13 @@ public:
             score_centroids(page);
             imputed += choose_centroids(page.lanes, p * kPage, unit, last.imputed);
             raise_documents(rows_.data());
-            if (p + 1 < query.pages()) kernels.drain_sums(rows_.data(), data.documents, sums_.data());
+            if (weighs)
+                weighed_.end_page(data, *probe.weighing, imputed_, p * kPage, page.lanes);
+            else if (p + 1 < query.pages()) kernels.drain_sums(rows_.data(), data.documents, sums_.data());
         }
-        drain_best(allowed, best);
         clean_ = true;
+        if (weighs) return best_weighed(allowed);
+        drain_best(allowed, best);
         const double least = unit > 0 ? probe.least.promise / unit - static_cast<double>(imputed) : -INFINITY;
         std::vector<int32_t> found = best.in_order(least > 0 ? static_cast<int64_t>(std::min(least, 4e9)) : 0);
         if (best.last() >= 0) last.promise = static_cast<double>(best.last() + imputed) * unit;
@@ -168,11 +174,12 @@ private:
     // Keep, for each token, the centroids strictly above its probe_.centroids-th similarity, or above what the bar imputes: that is
     // imputed. Returns the sum, and adds them to `all` in units of scores.
     int64_t choose_centroids(int tokens, int64_t first, double unit, std::vector<float>& all) {
-        uint8_t imputed[kPage];
+        uint8_t* imputed = imputed_;
         int64_t sum = 0;
         for (int i = 0; i < tokens; ++i) {
             if (probe_.least.imputed.empty() || unit <= 0) {
-                imputed[i] = kernels_.threshold(values_.data() + i * stride_, lengths_[i], probe_.centroids);
+                const int64_t wanted = probe_.weighing == nullptr ? probe_.centroids : probe_.weighing->of(probe_.centroids, first + i);
+                imputed[i] = kernels_.threshold(values_.data() + i * stride_, lengths_[i], wanted);
             } else {
                 const double given = double{probe_.least.imputed[static_cast<size_t>(first + i)]} / unit + 0.5;
                 imputed[i] = static_cast<uint8_t>(given > 0 ? std::min(given, 255.0) : 0);
@@ -216,34 +223,42 @@ private:
             if (t + kListAhead < count) prefetch_list(touched_[t + kListAhead]);
             if (t < count) {
                 const List& next = lists[t % (kRowsAhead + 1)] = list(touched_[t], t % (kRowsAhead + 1));
-                for (int64_t l = 0; l < std::min<int64_t>(48, next.length); ++l)
+                for (int64_t l = 0; l < (probe_.weighing != nullptr ? 0 : std::min<int64_t>(48, next.length)); ++l)
                     __builtin_prefetch(rows + int64_t{next.documents[l]} * kPage, 1);
             }
             if (t < kRowsAhead) continue;
             const List& now = lists[(t - kRowsAhead) % (kRowsAhead + 1)];
-            kernels_.raise(rows, now.documents, now.length, &excess_[(t - kRowsAhead) * kPage]);
+            if (probe_.weighing != nullptr)
+                weighed_.raise(now.documents, now.weights, now.length, &excess_[(t - kRowsAhead) * kPage]);
+            else
+                kernels_.raise(rows, now.documents, now.length, &excess_[(t - kRowsAhead) * kPage]);
         }
     }
 
     struct List {
         const int32_t* documents;
         int64_t length;
+        const uint8_t* weights;  // null where nothing weighs
     };
 
     List list(int32_t centroid, size_t buffer) {
         const int64_t first = data_.list_starts[centroid], length = data_.list_starts[centroid + 1] - first;
-        if (data_.steps == nullptr) return {data_.lists + first, length};
+        const uint8_t* weights = probe_.weighing == nullptr ? nullptr : data_.list_weights + first;
+        if (data_.steps == nullptr) return {data_.lists + first, length, weights};
         std::vector<int32_t>& documents = unpacked_[buffer];
         grow(documents, length, 0);
+        std::vector<uint8_t>& beside = unpacked_weights_[buffer];
+        grow(beside, weights == nullptr ? 0 : length, uint8_t{0});
         int32_t* out = documents.data();
         int32_t at = -1;
         for (int64_t l = 0; l < length; ++l) {
             const int32_t step = data_.steps[first + l];
             at += step != 0 ? step : kLongStep;
             *out = at;
+            if (weights != nullptr) beside[static_cast<size_t>(out - documents.data())] = weights[l];
             out += step != 0;
         }
-        return {documents.data(), out - documents.data()};
+        return {documents.data(), out - documents.data(), beside.data()};
     }
 
     void prefetch_list(int32_t centroid) const {
@@ -275,9 +290,24 @@ private:
         }
     }
 
+    // Scores above 0 compare as their bits do.
+    std::vector<int32_t> best_weighed(const uint8_t* allowed) {
+        Best best(probe_.candidates);
+        for (int64_t d = 0; d < data_.documents; ++d) {
+            if (!weighed_.found(d) || (allowed != nullptr && allowed[d] == 0)) continue;
+            const float score = weighed_.score(data_, *probe_.weighing, d);
+            uint32_t bits;
+            std::memcpy(&bits, &score, 4);
+            if (score > 0 && bits > best.floor()) best.add(bits, d);
+        }
+        return best.in_order(0);
+    }
+
     ByteKernels kernels_{};
     CodedSegment data_{};
     Probe probe_{};
+    WeighedRows weighed_;
+    uint8_t imputed_[kPage] = {};  // of the page at hand
     std::vector<uint8_t> rows_, cell_rows_, lifted_, values_, excess_;
     std::vector<uint32_t> masks_, sums_;
     std::vector<Visit> visits_;
@@ -287,6 +317,7 @@ private:
     std::vector<int32_t> touched_;  // slot → centroid
     std::vector<int32_t> positions_;
     std::vector<int32_t> unpacked_[4];
+    std::vector<uint8_t> unpacked_weights_[4];
     bool clean_ = true;             // rows_ and sums_ all 0
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coded_segment.hpp"
+#include "weighing.hpp"
 
 namespace weft {
 
@@ -34,6 +35,7 @@ struct Probe {
     int64_t sketched;    // of which so many are kept, the best by their sketches; 0: all, and no sketch is looked at
     Bar least{};         // what they must reach
     const float* floors = nullptr;  // (query tokens) what a token counts at the least in a sketch (XTR eq. 4), or null
+    const Weighing* weighing = nullptr;  // documents are found by weighed scores, without a bar; null: by sums of maxima
 };
 
 struct Candidates {

@@ -131,6 +131,10 @@ class Engine:
         spread: NDArray[np.float32] | None = None,  # (cells,)
         codebooks: NDArray[np.int8] | None = None,  # (dim / 4, 16, 4); goes with sketches
         sketches: NDArray[np.uint8] | None = None,  # (tokens, 2 + dim / 8 rounded up)
+        saliences: NDArray[np.float32] | None = None,  # (tokens,)
+        mean_weights: NDArray[np.float32] | None = None,  # (documents,); goes with list_weights
+        list_weights: NDArray[np.uint8] | None = None,  # beside each entry of lists, in units of
+        weight_unit: float = 0.0,
     ) -> None: ...
     def candidates(
         self, query: NDArray[np.float32], allowed: NDArray[np.uint8] | None, cells: int, centroids: int, count: int
@@ -148,6 +152,9 @@ class Engine:
         sketch: float = ...,  # and by their sketches
         imputed: NDArray[np.float32] | None = None,  # (query tokens,) what a token counts where no centroid does
         floors: NDArray[np.float32] | None = None,  # (query tokens,) what it counts at least in a sketch
+        weighs: bool = False,  # by list_weights, without promise, sketch and keep
+        weights: NDArray[np.float32] | None = None,  # (query tokens,) u_q, which the query's vectors have already
+        divides: bool = False,  # scores are averages by Z = ΣA, not sums
     ) -> tuple[
         NDArray[np.int32],  # the best `keep` (0: all), or documents whose sketches must be checked first
         bool,  # which of the two
@@ -158,6 +165,14 @@ class Engine:
     def rerank(
         self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], float]: ...
+    def rerank_weighed(
+        self,
+        query: NDArray[np.float32],
+        listed: NDArray[np.int32],
+        keep: int,
+        weights: NDArray[np.float32] | None,
+        divides: bool,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
     def best(
         self,
         query: NDArray[np.float32],

@@ -32,6 +32,8 @@ _KINDS: dict[str, tuple[str, int]] = {
     "centroid_rows": ("u1", 2),
     "list_starts": ("<i8", 1),
     "lists": ("<i4 <u2", 1),
+    "list_weights": ("u1", 1),
+    "mean_weights": ("<f4", 1),
     "rotation": ("<f4", 2),
     "spread": ("<f4", 1),
     "codebooks": ("i1", 3),

@@ -7,11 +7,11 @@ segment, and from them makes the engine that searches it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from weft.storage.arrays import Arrays, Streamed
 from weft.storage.codecs.clustering import Bytes, Floats, list_documents, nearest
 
 Columns = dict[str, "NDArray[Any] | Streamed"]
+WEIGHTS = ("mean_weights", "list_weights")
+"""Arrays of segments whose saliences weigh scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +96,8 @@ class Codec(ABC):
     bits: int
     required: ClassVar[tuple[str, ...]]
     """Arrays that any query may read anywhere; verified before the engine is made."""
-    optional: ClassVar[tuple[str, ...]] = ("spread",)
-    """Those that older segments lack."""
+    optional: ClassVar[tuple[str, ...]] = ("spread", *WEIGHTS)
+    """Those that older segments lack, or whose tokens all weigh the same."""
     per_token: ClassVar[tuple[str, ...]] = ("codes",)
     """Arrays with a row for each token that are read document by document, `codes` first."""
     tokens_per_centroid: int
@@ -112,6 +114,16 @@ class Codec(ABC):
     def engine(self, stored: Arrays, offsets: NDArray[np.int64]) -> _native.Engine:
         """Return the engine over a segment's arrays."""
 
+    @staticmethod
+    def beside(stored: Arrays, names: Iterable[str]) -> dict[str, Any]:
+        """Return what of these arrays there is, and the saliences, by the names that the engine has for them."""
+        more: dict[str, Any] = {name: stored[name] for name in names if name in stored}
+        if "salience" in stored:
+            more["saliences"] = stored["salience"]
+        if "list_weights" in stored:
+            more["weight_unit"] = float(stored.info["weight_unit"])
+        return more
+
     @abstractmethod
     def byte_rows(self, stored: Arrays, rows: NDArray[np.int64]) -> Bytes:
         """Return the byte codes of some tokens, (t, size)."""
@@ -124,9 +136,31 @@ class Codec(ABC):
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the lists of a segment as pairs: centroids, and the documents that have a token there."""
 
+    def list_weights(self, stored: Arrays) -> Floats | None:
+        """Return what documents weigh beside their entries of `listed`; None where that is not stored."""
+        if "list_weights" not in stored:
+            return None
+        weights: Floats = stored["list_weights"] * np.float32(stored.info["weight_unit"])
+        return weights
+
     @abstractmethod
     def write(self, path: Path, columns: Columns, info: dict[str, Any], made: Made) -> None:
         """Write a segment: `columns` and `info`, which all segments have, and what this codec adds."""
+
+
+class Weights(NamedTuple):
+    """What documents are found by where saliences weigh scores."""
+
+    listed: Bytes
+    """Beside each entry of the lists: the mean salience of the document's tokens at that centroid"""
+    unit: float
+    """What a byte of `listed` counts"""
+    means: Floats
+    """(N,) of each document's saliences"""
+
+    def arrays(self) -> Columns:
+        """Return what is stored."""
+        return {"list_weights": self.listed, "mean_weights": self.means.astype("<f4")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +177,10 @@ class Made:
     """The segment that the codebook was trained for, where it is another one"""
     copied: NDArray[np.int64] | None = None
     """(T,) which of its tokens each token is copied from; -1 for newcomers"""
+    salience: Floats | None = None
+    """(T,) where saliences weigh scores"""
+    pair_weights: Floats | None = None
+    """What documents weigh at the centroids of `pairs`"""
 
     @property
     def tokens(self) -> int:
@@ -156,13 +194,31 @@ class Made:
 
     def lists(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the documents with a token at each centroid: starts (C + 1,), and documents, ascending in a list."""
+        return list_documents(*self._listings(), len(self.incoming.offsets) - 1, len(self.codebook.centroids))
+
+    def _listings(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Centroids and documents: of all tokens that are new, and the pairs that are copied."""
         offsets = self.incoming.offsets
         documents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
         new = self.assigned >= 0
         centroid = np.concatenate([self.assigned[new].astype(np.int64), self.pairs[0]])
-        return list_documents(
-            centroid, np.concatenate([documents[new], self.pairs[1]]), len(offsets) - 1, len(self.codebook.centroids)
-        )
+        return centroid, np.concatenate([documents[new], self.pairs[1]])
+
+    def weights(self) -> Weights | None:
+        """Return what documents weigh, where saliences weigh scores."""
+        if self.salience is None:
+            return None
+        offsets = self.incoming.offsets
+        own = self.salience[self.assigned >= 0]
+        of_pairs = np.zeros(len(self.pairs[0]), np.float32) if self.pair_weights is None else self.pair_weights
+        centroid, documents = self._listings()
+        _, place = np.unique(centroid * (len(offsets) - 1) + documents, return_inverse=True)
+        listed = np.bincount(place, np.concatenate([own, of_pairs])) / np.maximum(np.bincount(place), 1)
+        unit = np.float32(max(float(listed.max(initial=0)), float(np.finfo(np.float32).tiny)) / 255)
+        codes = np.clip(np.rint(listed / unit), 0, 255).astype(np.uint8)
+        sums = np.concatenate([[0], np.cumsum(self.salience, dtype=np.float64)])
+        means = np.diff(sums[offsets]) / np.maximum(np.diff(offsets), 1)
+        return Weights(codes, float(unit), means.astype(np.float32))
 
     def parts(self, chunks: Iterator[NDArray[Any]]) -> Iterator[tuple[slice, NDArray[Any], NDArray[np.int64] | None]]:
         """Yield for each chunk of the tokens its rows, the chunk, and which of the donor's rows it is copied from.

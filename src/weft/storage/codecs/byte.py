@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft import _native
 from weft.storage.arrays import Arrays, Streamed, write_arrays
 from weft.storage.codecs import clustering, sketch
-from weft.storage.codecs.base import Codebook, Codec, Columns, Made
+from weft.storage.codecs.base import WEIGHTS, Codebook, Codec, Columns, Made
 from weft.storage.codecs.clustering import Bytes
 
 
@@ -22,7 +22,7 @@ class ByteCodec(Codec):
     required: ClassVar[tuple[str, ...]] = (
         "cell_codes", "cell_starts", "cell_blocks", "centroid_codes", "list_starts", "lists", "rotation",
     )  # fmt: skip
-    optional: ClassVar[tuple[str, ...]] = ("spread", "codebooks")
+    optional: ClassVar[tuple[str, ...]] = ("spread", "codebooks", *WEIGHTS)
     tokens_per_centroid = clustering.TOKENS_PER_CENTROID
 
     def matches(self, stored: Arrays) -> bool:
@@ -32,7 +32,7 @@ class ByteCodec(Codec):
         return stored["codes"].shape == (tokens, size)
 
     def engine(self, stored: Arrays, offsets: NDArray[np.int64]) -> _native.Engine:
-        more: dict[str, Any] = {name: stored[name] for name in (*self.optional, "sketches") if name in stored}
+        more = self.beside(stored, (*self.optional, "sketches"))
         probed: Any = [stored[name] for name in self.required[:-1]]
         return _native.Engine(offsets, stored["codes"], float(stored.info["scale"]), *probed, **more)
 
@@ -71,6 +71,10 @@ class ByteCodec(Codec):
             "list_starts": starts.astype("<i8"),
             "lists": lists.astype("<i4"),
         }
+        weights = made.weights()
+        if weights is not None:
+            columns |= weights.arrays()
+            info = info | {"weight_unit": weights.unit}
         if len(book.cells) <= sketch.MOST_CELLS and (made.donor is None or "sketches" in made.donor):
             columns |= sketch.columns(made)
         codes = made.incoming.coded()

@@ -173,8 +173,7 @@ class ResidualCodec(Codec):
         rows, starts = stored["centroid_rows"], stored["cell_starts"]
         blocks, cell_blocks = clustering.block_layout(rows, starts)
         probed: Any = [stored["cell_codes"], starts, cell_blocks, blocks, stored["list_starts"], stored["lists"]]
-        more: dict[str, Any] = {name: stored[name] for name in self.optional if name in stored}
-        more |= {name: stored[name] for name in ("centroid_rows", "levels", "token_centroids")}
+        more = self.beside(stored, (*self.optional, "centroid_rows", "levels", "token_centroids"))
         more["norm"] = float(stored.info["norm"])
         return _native.Engine(offsets, stored["codes"], float(stored.info["scale"]), *probed, **more)
 
@@ -197,10 +196,20 @@ class ResidualCodec(Codec):
     def listed(self, stored: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return clustering.from_steps(stored["list_starts"], stored["lists"])
 
+    def list_weights(self, stored: Arrays) -> Floats | None:
+        weights = super().list_weights(stored)
+        return None if weights is None else weights[stored["lists"] != 0]
+
     def write(self, path: Path, columns: Columns, info: dict[str, Any], made: Made) -> None:
         book = made.codebook
         starts, lists = made.lists()
         starts, steps = clustering.listed_steps(starts, lists)
+        weights = made.weights()
+        if weights is not None:
+            spread = np.zeros(len(steps), np.uint8)
+            spread[steps != 0] = weights.listed  # a step of 0 lists no document
+            columns = columns | weights._replace(listed=spread).arrays()
+            info = info | {"weight_unit": weights.unit}
         levels = self._levels(made)
         labels = np.empty((made.tokens, 3), dtype=np.uint8)
         norm = max(longest(book.centroids), longest(book.cells))

@@ -117,6 +117,15 @@ class Plan:
         return self.k + max(SPARE, self.k // 8)
 
 
+class Weighing(NamedTuple):
+    """How saliences weigh while documents are looked for."""
+
+    query: NDArray[np.float32] | None
+    """(n,) u_q; None: all 1"""
+    divides: bool
+    """By Z = ΣA"""
+
+
 class Terms(NamedTuple):
     """What a score is the sum of: the pairs of one document, and Z."""
 

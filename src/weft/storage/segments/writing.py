@@ -100,7 +100,7 @@ def trained(coded: Coded, codec: Codec, known: float | None) -> Made:
     spread = found.spread / np.float32(scale)
     book = Codebook(matrix, scale, found.cells, found.cell_starts, found.centroids, spread, joined.n_tokens)
     nothing = np.zeros(0, np.int64)
-    return Made(coded, book, found.assigned, (nothing, nothing))
+    return Made(coded, book, found.assigned, (nothing, nothing), salience=_saliences(joined))
 
 
 def _scale(largest: float, known: float | None) -> float:
@@ -113,6 +113,9 @@ def _scale(largest: float, known: float | None) -> float:
 def extended(coded: Coded, donor: CodedSegment) -> Made | None:
     """Code documents with the codebook of a segment that many of them come from; None where it does not fit."""
     book, joined = donor.codebook(), coded.joined
+    salience, weights = _saliences(joined), donor.codec.list_weights(donor.arrays)
+    if salience is not None and weights is None:  # an older segment
+        return None
     if book is None or joined.n_tokens > GROWN * book.trained:
         return None
     newcomers = Joined([piece for piece in joined.pieces if piece.segment is not donor])
@@ -137,8 +140,17 @@ def extended(coded: Coded, donor: CodedSegment) -> Made | None:
     if lost > DRIFT * book.usual_spread * newcomers.n_tokens:
         return None
     centroids, documents = donor.codec.listed(donor.arrays)
-    pairs = centroids[place[documents] >= 0], place[documents][place[documents] >= 0]
-    return Made(coded, book, assigned, pairs, donor.arrays, copied)
+    stay = place[documents] >= 0
+    pairs = centroids[stay], place[documents][stay]
+    pair_weights = None if salience is None or weights is None else weights[stay]
+    return Made(coded, book, assigned, pairs, donor.arrays, copied, salience, pair_weights)
+
+
+def _saliences(joined: Joined) -> NDArray[np.float32] | None:
+    """The saliences that weigh, of all tokens."""
+    if "salience" not in joined.pieces[0].columns:
+        return None
+    return np.concatenate([np.zeros(0, np.float32), *joined.column("salience")])
 
 
 def _outside(rotated: NDArray[np.float32], scale: float) -> bool:
