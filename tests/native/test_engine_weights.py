@@ -33,7 +33,8 @@ def scores_of(made, saliences, query, weights, divides):
             continue
         S = query.astype(np.float64) @ ((made.rows[a:b].astype(np.float64) - 128) / made.scale).T
         nearest = S.argmax(axis=1)
-        if ((S >= S.max(axis=1, keepdims=True) - 0.03 * np.abs(S).max()).sum(axis=1) > 1).any():
+        near = S.max(axis=1, keepdims=True) - 0.03 * np.abs(S).max()
+        if ((near <= S).sum(axis=1) > 1).any():
             scores[d] = np.nan
             continue
         u = saliences[a:b][nearest]
@@ -97,7 +98,7 @@ def test_probing_brings_the_weight_of_the_nearest_centroid(steps):
 )
 def test_wrong_weights_are_refused(changes):
     _, arguments, _, _ = weighed(1)
-    with pytest.raises(ValueError, match="weight|salienc"):
+    with pytest.raises(ValueError, match=r"weight|salienc"):
         _native.Engine(**arguments | {name: change(arguments[name]) for name, change in changes.items()})
 
 

@@ -11,7 +11,7 @@ from weft.storage import merger
 from weft.storage.arrays import Arrays, write_arrays
 from weft.storage.codecs.byte import ByteCodec
 
-DIM, N, WORDS, QUERIES, K = 64, 5000, 400, 20, 10
+DIM, N, WORDS, QUERIES, K, LONGEST = 64, 5000, 400, 60, 10, 30
 KINDS = ["weights-8", "gates-8", "gates-4", "gates-2"]
 
 
@@ -35,7 +35,7 @@ def made_texts(kind):
     weight = rng.gamma(2, 0.5, WORDS) * (1 - common)
     documents, saliences = [], []
     for _ in range(N):
-        m = int(rng.integers(5, 40))
+        m = int(rng.integers(5, LONGEST))
         subject = rng.choice(WORDS, 8, replace=False)
         of = np.where(rng.random(m) < 0.5, rng.choice(WORDS, m, p=common / common.sum()), rng.choice(subject, m))
         salience = rng.random(m)
@@ -72,8 +72,7 @@ def stored(index):
     with index.view() as view:
         numbered = [(s.segment.numbers - 1, s.segment.vectors()) for s in view.segments]  # the catalogue's begin at 1
         assert any(s.segment.coded for s in view.segments)
-    longest = 40
-    values, salience = np.zeros((N, longest, DIM), np.float32), np.full((N, longest), -1, np.float32)
+    values, salience = np.zeros((N, LONGEST, DIM), np.float32), np.full((N, LONGEST), -1, np.float32)
     for numbers, vectors in numbered:
         for number, a, b in zip(numbers, vectors.offsets, vectors.offsets[1:], strict=False):
             values[number, : b - a], salience[number, : b - a] = vectors.values[a:b], vectors.salience[a:b]
@@ -81,38 +80,37 @@ def stored(index):
     return values, salience
 
 
-def brute_force(query, values, salience, divides):
-    """1/Z · Σ_i u_i u_j(i) S_ij(i) of every document, j(i) the nearest token."""
+def brute_force(query, values, salience):
+    """Σ_i u_i u_j(i) S_ij(i) of every document, j(i) the nearest token, and Z = Σ_i u_i u_j(i)."""
     S = values.reshape(-1, DIM) @ query.values.T
     S = np.where(salience[:, :, None] < 0, -np.inf, S.reshape(*salience.shape, -1))  # (N, m, n)
     nearest = S.argmax(axis=1)  # (N, n)
     weight = query.salience * np.take_along_axis(salience, nearest, axis=1)
     total = (weight * np.take_along_axis(S, nearest[:, None], axis=1)[:, 0]).sum(axis=1)
-    total = total / np.maximum(weight.sum(axis=1), 1e-6) if divides else total
-    return np.where((salience >= 0).any(axis=1), total, -np.inf)
+    return np.where((salience >= 0).any(axis=1), total, -np.inf), np.maximum(weight.sum(axis=1), 1e-6)
 
 
-@pytest.mark.parametrize("alignment", ["sum-of-max", "top-k:1"])
-def test_documents_are_found_by_weighed_scores(made, alignment):
+def test_documents_are_found_by_weighed_scores(made):
     index, queries, (values, salience) = made
-    recalls = []
+    recalls = {"sum-of-max": [], "top-k:1": []}
     for query in queries:
-        truth = brute_force(query, values, salience, alignment == "top-k:1")
-        (found,) = index.search(query, K, alignment=alignment)
-        best = {f"d{i}" for i in np.argsort(-truth, kind="stable")[:K]}
-        recalls.append(len(best & set(found.ids)) / K)
-        assert found.scores[0] == pytest.approx(truth[int(found.ids[0][1:])], rel=1e-3)
-    assert np.mean(recalls) >= 0.97, recalls
+        totals, mass = brute_force(query, values, salience)
+        for alignment, truth in (("sum-of-max", totals), ("top-k:1", totals / mass)):
+            (found,) = index.search(query, K, alignment=alignment)
+            best = {f"d{i}" for i in np.argsort(-truth, kind="stable")[:K]}
+            recalls[alignment].append(len(best & set(found.ids)) / K)
+            assert found.scores[0] == pytest.approx(truth[int(found.ids[0][1:])], rel=1e-3)
+    assert min(np.mean(found) for found in recalls.values()) >= 0.97, recalls
 
 
 def test_filtered_and_pruned_queries_find_by_weighed_scores(made):
     index, queries, (values, salience) = made
     some = [f"d{i}" for i in range(0, N, 3)]
     recalls = []
-    for query in queries[:8]:
+    for query in queries[:20]:
         kept = np.argsort(-query.salience, kind="stable")[: -(-len(query.salience) // 2)]
         part = TokenVectors.from_list([query.values[np.sort(kept)]], salience=[query.salience[np.sort(kept)]])
-        truth = brute_force(part, values, salience, False)
+        truth, _ = brute_force(part, values, salience)
         truth = {f"d{i}" for i in np.argsort(-truth[::3], kind="stable")[:K] * 3}
         (found,) = index.search(query, K, alignment="sum-of-max", beta_q=0.5, among=some)
         recalls.append(len(truth & set(found.ids)) / K)
@@ -123,12 +121,13 @@ def test_weights_of_the_query_alone_weigh(tmp_path, monkeypatch):
     """Documents without saliences, a query with."""
     monkeypatch.setattr(merger, "CODED_TOKENS", 2000)
     documents, queries = made_texts("gates")
+    queries = queries[:25]
     with Index.create(tmp_path / "i", DIM, merge="off") as index:
         index.add([f"d{i}" for i in range(N)], documents.without_salience())
         values, salience = stored_plain(index)
         recalls = []
         for query in queries:
-            truth = brute_force(query, values, salience, False)
+            truth, _ = brute_force(query, values, salience)
             (found,) = index.search(query, K, alignment="sum-of-max")
             recalls.append(len({f"d{i}" for i in np.argsort(-truth, kind="stable")[:K]} & set(found.ids)) / K)
         assert np.mean(recalls) >= 0.97, recalls
@@ -137,7 +136,7 @@ def test_weights_of_the_query_alone_weigh(tmp_path, monkeypatch):
 def stored_plain(index):
     with index.view() as view:
         vectors = view.segments[0].segment.vectors()
-    values, salience = np.zeros((N, 40, DIM), np.float32), np.full((N, 40), -1, np.float32)
+    values, salience = np.zeros((N, LONGEST, DIM), np.float32), np.full((N, LONGEST), -1, np.float32)
     for i, (a, b) in enumerate(pairwise(vectors.offsets)):
         values[i, : b - a], salience[i, : b - a] = vectors.values[a:b], 1
     return values, salience
@@ -161,7 +160,11 @@ def test_segments_written_before_weights_were_stored_still_answer(tmp_path, monk
         with index.view() as view:
             assert not view.segments[0].segment.weighed
         (before,) = index.search(queries[0], K, alignment="sum-of-max", exact=True)
-        assert index.search(queries[0], K, alignment="sum-of-max")[0].scores[0] == before.scores[0]
+        (found,) = index.search(queries[0], K, alignment="sum-of-max")
+        assert len(found.ids) == K
+        assert set(found.scores.tolist()) <= set(
+            index.search(queries[0], N, alignment="sum-of-max", exact=True)[0].scores.tolist()
+        )
         index.add(["d1000"], documents[1000:1001])
         index.compact()
         with index.view() as view:

@@ -42,7 +42,7 @@ UNSKETCHED = 3
 """Where they have none, this many times as many as by default must be scored in full for the same recall."""
 WEIGHED = 10
 """Where saliences weigh scores, this many times: a centroid does not tell which of a document's tokens is the nearest,
-and tokens side by side may weigh very differently. With three times as many, recall@10 was .82 to .99, with eight .96 up …"""
+and tokens side by side may weigh very differently. With three times as many, recall@10 fell to .82 …"""
 WIDER = 2
 """… and as many times more cells and tokens are looked at."""
 FINE = 64
@@ -206,7 +206,7 @@ class CodedSegment(Segment):
 
     @cached_property
     def _checked(self) -> dict[str, NDArray[np.bool_]]:
-        """For codes, sketches and saliences, (N,): documents whose checksums were verified, so that it is asked only once."""
+        """For codes, sketches and saliences, (N,): documents whose checksums were verified, to ask only once."""
         return {name: np.full(len(self), self._arrays.trusted) for name in ("codes", "sketches", "salience")}
 
     def _verify_documents(self, name: str, listed: NDArray[np.int32]) -> None:
@@ -267,9 +267,7 @@ class CodedSegment(Segment):
         best = self._weigh(finding, listed, max(10 * plan.k, 100), weighing)
         return self._score(query, plan, best, np.inf)
 
-    def _weigh(
-        self, finding: Floats, listed: NDArray[np.int32], keep: int, weighing: Weighing
-    ) -> NDArray[np.int32]:
+    def _weigh(self, finding: Floats, listed: NDArray[np.int32], keep: int, weighing: Weighing) -> NDArray[np.int32]:
         """The best `keep` of the listed documents by integers, under the sum of max with all saliences."""
         if not self.salient:
             return self.rerank(finding, listed, keep)[0]
