@@ -9,6 +9,9 @@
 
 namespace weft {
 
+// Whether none of the numbers is infinite or a NaN.
+bool all_finite(const float* values, int64_t count);
+
 constexpr int64_t kMaxDim = 16384;  // beyond, rounding alone would fill 16 bits
 
 class ByteQuery {

@@ -354,9 +354,7 @@ private:
 
     void check_query(const Input<float, 2>& query) const {
         require(static_cast<int64_t>(query.shape(1)) == data_.dim, "the query must have the dimension of the codes");
-        bool finite = true;
-        for (size_t x = 0; x < query.size(); ++x) finite &= std::isfinite(query.data()[x]);
-        require(finite, "the query must be finite");
+        require(weft::all_finite(query.data(), static_cast<int64_t>(query.size())), "the query must be finite");
     }
     void check_retrieval(const weft::TokenRetrieval& into, const Input<float, 2>& query, const Flags& allowed, int64_t base) const {
         check_query(query);

@@ -60,7 +60,7 @@ private:
 };
 
 // So few documents are sketched one and all even under a bar: probing would cost more.
-constexpr int64_t kFew = 192;
+constexpr int64_t kFew = 48;
 constexpr int64_t kAlways = 6;  // one in so many of those asked for goes on whatever the bar
 
 bool eligible(const CodedSegment& data, const uint8_t* allowed, int64_t d) {

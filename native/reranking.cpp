@@ -118,9 +118,17 @@ private:
     std::vector<uint32_t> masks_;
 };
 
+// What an integer score is off at the most, of what it can be off: errors of many coordinates cancel.
+constexpr float kOff = 0.25f;
+
 Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
                 const Rerank& settings) {
     const int64_t tokens = bytes.tokens();
+    // |max_j q·x_j − max_j q̂·x_j| ≤ |q − q̂| · max|x|; then what single precision can lose: in our own score the last digit,
+    // in sums over coordinates and tokens one unit in 2^24 of Σ|q||x| for each addition.
+    const double additions = static_cast<double>(data.dim + tokens + 16);
+    const double bound = (bytes.rounding() + bytes.norms() * additions * FLT_EPSILON) * data.norm / data.scale;
+    const float error = static_cast<float>(bound * (1 + FLT_EPSILON)) + FLT_MIN;
     DocumentRows rows(kernels, data);
     std::vector<Scored> scored;
     scored.reserve(static_cast<size_t>(count));
@@ -146,7 +154,7 @@ Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const Byte
         scored.push_back({listed[c], score});
         if (settings.patience <= 0) continue;
         const bool room = static_cast<int64_t>(best.size()) < settings.keep;
-        if (room || (!best.empty() && score > best.front())) {
+        if (score + kOff * error >= settings.least && (room || (!best.empty() && score > best.front()))) {
             useless = 0;
             if (!room) {
                 std::pop_heap(best.begin(), best.end(), std::greater<float>());
@@ -161,11 +169,7 @@ Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const Byte
     const auto kept = static_cast<ptrdiff_t>(std::clamp<int64_t>(settings.keep, 0, static_cast<int64_t>(scored.size())));
     std::partial_sort(scored.begin(), scored.begin() + kept, scored.end(), better);
     scored.resize(static_cast<size_t>(kept));
-    // |max_j q·x_j − max_j q̂·x_j| ≤ |q − q̂| · max|x|; then what single precision can lose: in our own score the last digit,
-    // in sums over coordinates and tokens one unit in 2^24 of Σ|q||x| for each addition.
-    const double additions = static_cast<double>(data.dim + tokens + 16);
-    const double error = (bytes.rounding() + bytes.norms() * additions * FLT_EPSILON) * data.norm / data.scale;
-    return {std::move(scored), static_cast<float>(error * (1 + FLT_EPSILON)) + FLT_MIN};
+    return {std::move(scored), error};
 }
 
 }  // namespace
@@ -183,9 +187,6 @@ void score_codes(const ByteKernels& kernels, const CodedSegment& data, const flo
     std::vector<float> similarities(static_cast<size_t>(tokens));
     for (int64_t c = 0; c < count; ++c) scores[c] = scorer.score(listed[c], counting.data(), similarities.data());
 }
-
-// What an integer score is off at the most, of what it can be off: errors of many coordinates cancel.
-constexpr float kOff = 0.25f;
 
 BestDocuments best_documents(const ByteKernels& kernels, const CodedSegment& data, const float* query, int64_t tokens,
                              const int32_t* listed, int64_t count, const Rerank& settings) {

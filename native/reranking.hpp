@@ -10,7 +10,8 @@
 namespace weft {
 
 struct Rerank {
-    int64_t patience;  // stop after so many documents in a row that did not enter the best `keep`; 0 never stops
+    int64_t patience;  // stop after so many documents in a row that did not enter the best `keep`, or fell short of `least`; 0
+                       // never stops
     int64_t keep;      // documents whose integer score is returned
     const float* missing = nullptr;  // for each query token, what it counts at the least (XTR eq. 4); none: what it finds
     float least = -INFINITY;  // a document that all but surely scores less is not scored with the unrounded query

@@ -5,8 +5,9 @@ import pytest
 
 from storage.merged_documents import DIM, committed_files, contents, documents_of, files, kinds_of, made, named
 from storage.merged_documents import coded_from as coded_from
-from weft import Document, Index, WeftError
+from weft import Document, Index, TokenVectors, WeftError
 from weft.storage import merger
+from weft.storage.merging import BASE
 from weft.storage.segments import writing
 
 
@@ -288,3 +289,17 @@ class TestCodebooks:
             for i in range(200, 210):
                 kept, given = index.vectors(f"d{i}").values, made(1, 10, centre=20.0)[i - 200]
                 assert np.abs(kept - given).max(initial=0) < 0.02 * 20 * np.sqrt(DIM)
+
+
+@pytest.mark.parametrize(("size", "adds"), [(1, 128), (16, 64)])
+def test_as_many_segments_as_there_were_adds_count(tmp_path, size, adds):
+    """Documents that come in groups leave no more segments than as many single ones would."""
+    most = 0
+    with Index.create(tmp_path / "i", DIM, merge="inline") as index:
+        for i in range(adds):
+            index.add([f"d{i}-{j}" for j in range(size)], TokenVectors.from_list([np.ones((1, DIM))] * size))
+            with index.view() as view:
+                most = max(most, len(view.segments))
+        assert len(index) == size * adds
+        assert index.merging.written_bytes <= 8 * index.merging.added_bytes
+    assert most <= BASE + np.log2(adds)

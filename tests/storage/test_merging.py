@@ -18,7 +18,8 @@ MOST_WRITTEN = 8
 class Simulated:
     """An index without its files: the documents of each segment, and which of them were deleted."""
 
-    def __init__(self):
+    def __init__(self, usual=1):
+        self.usual = usual  # documents of an add
         self.segments = {}  # key → (documents, dead ones)
         self.next = 0
         self.added = self.written = self.merges = self.most = 0
@@ -33,14 +34,15 @@ class Simulated:
 
     def settle(self):
         live = self.live
+        adds = live // self.usual
         rounds = 0
         # Asking costs more than the rest of the simulation: below the budget nothing but dead segments is merged.
-        while len(self.segments) > budget(live) or any(dead for _, dead in self.segments.values()):
+        while len(self.segments) > budget(adds) or any(dead for _, dead in self.segments.values()):
             sized = [
                 Sized(key, (number - dead) * (TOKENS + 1), dead / number)
                 for key, (number, dead) in self.segments.items()
             ]
-            chosen = choose(sized, live)
+            chosen = choose(sized, adds)
             if chosen is None:
                 break
             merged = sum(self.segments[key][0] - self.segments[key][1] for key in chosen)
@@ -54,7 +56,7 @@ class Simulated:
             rounds += 1
             assert rounds < 50, "merges without an end"
         self.most = max(self.most, len(self.segments))
-        self.excess = max(self.excess, len(self.segments) - np.log2(max(live, 2)))
+        self.excess = max(self.excess, len(self.segments) - np.log2(max(adds, 2)))
 
     def delete(self, rng, number):
         """Bury documents wherever they lie."""
@@ -96,7 +98,7 @@ def test_a_million_single_adds():
 
 
 def test_groups_of_a_hundred():
-    index = Simulated()
+    index = Simulated(usual=100)
     for _ in range(10_000):
         index.add(100)
     index.check()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +42,8 @@ LENT = CODED_TOKENS // CODED_SHARE
 """as long as what comes of it has fewer tokens than this, which takes a few milliseconds."""
 FREE = 6
 """How many segments may gather beside those being merged."""
+RECENT = 32
+"""How many documents come at a time is the median of so many adds."""
 _log = logging.getLogger(__name__)
 
 
@@ -72,15 +75,17 @@ class Merger:
         self._stopping = False
         self._paused = 0
         self._alone = threading.RLock()  # one compaction at a time
+        self._recent: deque[int] = deque(maxlen=RECENT)  # documents of the last adds
 
     @property
     def running(self) -> bool:
         """Whether a merge is under way now."""
         return bool(self._busy)
 
-    def count(self, files: Iterable[Path]) -> None:
-        """Count files that an add wrote."""
+    def count(self, files: Iterable[Path], documents: Iterable[int]) -> None:
+        """Count files that an add wrote, each of so many documents."""
         size = sum(path.stat().st_size for path in files)
+        self._recent.extend(documents)
         self.added_bytes += size
         self.written_bytes += size
 
@@ -163,7 +168,7 @@ class Merger:
             with self._store.view() as view:
                 if most is None and any(_size(group) > LARGE for group in self._busy):
                     most = LARGE  # one large merge at a time
-                group = due(view, self._busy, most)
+                group = due(view, self._adds(view), self._busy, most)
             if group is None:
                 if not self._busy:
                     self.error = None
@@ -171,10 +176,14 @@ class Merger:
             self._busy.append(group)
             return group
 
+    def _adds(self, view: View) -> int:
+        """In how many adds such as the last ones the documents would have come."""
+        return view.documents // max(int(np.median(list(self._recent))), 1) if self._recent else view.documents
+
     def _excess(self) -> float:
         """By how many segments there are more than the policy allows."""
         with self._store.view() as view:
-            return len(view.segments) - budget(view.documents)
+            return len(view.segments) - budget(self._adds(view))
 
     def _await_small(self) -> bool:
         """Wait for a small merge under way; False if there is none."""
@@ -250,7 +259,9 @@ class Merger:
         _unlink(replaced)
 
 
-def due(view: View, busy: Sequence[Sequence[LiveSegment]] = (), most: int | None = None) -> list[LiveSegment] | None:
+def due(
+    view: View, adds: int, busy: Sequence[Sequence[LiveSegment]] = (), most: int | None = None
+) -> list[LiveSegment] | None:
     """Return the segments of a state that should be merged next, None if all is well.
 
     Those that are being merged already (`busy`) count, for they are searched until it is done; but however many they
@@ -259,10 +270,10 @@ def due(view: View, busy: Sequence[Sequence[LiveSegment]] = (), most: int | None
     taken = {s.number for group in busy for s in group}
     free = [s for s in view.segments if s.number not in taken and (most is None or s.segment.n_tokens <= most)]
     elsewhere = len(view.segments) - len(free)
-    count = len(free) + min(elsewhere, max(int(budget(view.documents)) - FREE, 0)) if busy else len(view.segments)
+    count = len(free) + min(elsewhere, max(int(budget(adds)) - FREE, 0)) if busy else len(view.segments)
     for group in kinds(free).values():
         sized = [Sized(s.number, int(s.segment.n_tokens * share(s)) + s.allowed.number, 1 - share(s)) for s in group]
-        chosen = choose(sized, view.documents, count, most)
+        chosen = choose(sized, adds, count, most)
         if chosen is not None:
             return [s for s in group if s.number in set(chosen)]
     return None

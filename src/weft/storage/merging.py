@@ -1,6 +1,7 @@
 """Which segments to merge: tiers of like size, in the manner of Lucene's, under a bound on their number.
 
-Nothing is merged while there are at most `BASE` + log₂(documents) segments. Beyond that, of all runs of segments next
+Nothing is merged while there are at most `BASE` + log₂(adds) segments: of documents, where they come one by one, of
+groups, where they come in groups. Beyond that, of all runs of segments next
 to each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size
 together, a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a
 million single adds each document is written seven or eight times (tests/storage/test_merging.py).
@@ -36,28 +37,26 @@ class Sized(NamedTuple):
     """Share of its documents that are deleted"""
 
 
-def budget(documents: int) -> float:
-    """Return how many segments an index of that many documents may have before some are merged.
+def budget(adds: int) -> float:
+    """Return how many segments an index that came in that many adds may have before some are merged.
 
     Examples
     --------
     >>> budget(1024), budget(1 << 20)
     (13.0, 23.0)
     """
-    return BASE + float(np.log2(max(documents, 2)))
+    return BASE + float(np.log2(max(adds, 2)))
 
 
-def choose(
-    segments: Sequence[Sized], documents: int, count: int | None = None, most: int | None = None
-) -> list[int] | None:
+def choose(segments: Sequence[Sized], adds: int, count: int | None = None, most: int | None = None) -> list[int] | None:
     """Return the keys of the segments to merge next, None if there are few enough and little in them is dead.
 
     Parameters
     ----------
     segments : sequence of Sized
         Those that may be merged with each other.
-    documents : int
-        Live documents of the whole index.
+    adds : int
+        Live documents of the whole index, by how many come at a time.
     count : int, optional
         Segments of the whole index, where there are others.
     most : int, optional
@@ -75,7 +74,7 @@ def choose(
     worn = [s for s in segments if s.dead >= 1 or (s.dead > DEAD and SMALL < s.live <= bound)]
     if worn:
         return [max(worn, key=lambda s: s.dead).key]
-    if len(segments) < 2 or (len(segments) if count is None else count) <= budget(documents):
+    if len(segments) < 2 or (len(segments) if count is None else count) <= budget(adds):
         return None
     ordered = sorted(segments, key=lambda s: (s.live, s.key))
     sizes = np.array([max(s.live, 1) for s in ordered], dtype=np.float64)

@@ -324,7 +324,7 @@ class Store:
                 self.adopt(files[-1])
             with self.committing() as catalogue:
                 deleted = commit(catalogue, operations, segments, files)
-            self.merging.count(files)
+            self.merging.count(files, [sum(len(p.lengths) for p in segment.pieces) for segment in segments])
         self.merging.after_write()
         return deleted
 

@@ -62,6 +62,10 @@ NEAR = 1 / 16
 NEARER = 24
 """Then each query token visits this share of the cells, or so many times the share of tokens that it retrieves: with
 half of that, m_i came out low and overlap with eq. 4 fell by .01."""
+PATIENCE = 8
+LITTLE = 1 / 8
+"""In a segment of less than this share of the documents, after so many in the order of their sketches that fall short
+of what other segments found, no more are scored; with short vectors, whose sketches tell less, all are."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
@@ -284,7 +288,11 @@ class CodedSegment(Segment):
         self._verify_documents("codes", listed)
         z = plan.z(len(rotated))
         least = bar.score(plan.wanted) * z
-        best, scores, _, tokens, similarity = self._engine.best(rotated, listed, plan.wanted, 0, plan.missing, least)
+        little = self.sketched and self.dim >= FINE and len(self) < LITTLE * plan.documents
+        patience = PATIENCE if little and least > -np.inf else 0
+        best, scores, _, tokens, similarity = self._engine.best(
+            rotated, listed, plan.wanted, patience, plan.missing, least
+        )
         if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
             found = (tokens >= 0).any(axis=1)
             best, scores, tokens, similarity = best[found], scores[found], tokens[found], similarity[found]
