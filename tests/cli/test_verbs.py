@@ -79,6 +79,18 @@ class TestGetAndDelete:
         assert "the lazy dog" in out
         assert err == "weft: no document 'nothing' in n.weft\n"
 
+    def test_any_path_to_a_file_names_its_document(self, indexed, run):
+        for name in ("./notes/dog.txt", "notes/sub/../dog.txt", str(indexed.parent / "notes" / "dog.txt")):
+            assert run("get", "n.weft", name)[1].startswith("notes/dog.txt\n"), name
+        assert run("explain", "n.weft", "dog", "--doc", "./notes/dog.txt", "--json")[0] == 0
+        assert run("delete", "n.weft", "./notes/mars.txt")[1] == "n.weft: 3 deleted\n"
+
+    def test_names_that_are_near_are_suggested(self, indexed, run):
+        said = "weft: no document 'sky.md' in n.weft: did you mean 'notes/sub/sky.md'?\n"
+        assert run("get", "n.weft", "sky.md")[2] == said
+        assert "did you mean 'notes/dog.txt'?" in run("delete", "n.weft", "notes/dgo.txt")[2]
+        assert "did you mean 'notes/mars.txt'?" in run("explain", "n.weft", "dog", "--doc", "notes/mras.txt")[2]
+
     def test_delete_takes_all_passages(self, indexed, run):
         code, out, _ = run("delete", "n.weft", "notes/mars.txt")
         assert (code, out) == (0, "n.weft: 3 deleted\n")
@@ -87,7 +99,7 @@ class TestGetAndDelete:
     def test_delete_is_all_or_nothing(self, indexed, run):
         code, _, err = run("delete", "n.weft", "notes/dog.txt", "nothing")
         assert code == 1
-        assert err == "weft: no document 'nothing' in n.weft: nothing was deleted\n"
+        assert err == "weft: nothing was deleted: no document 'nothing' in n.weft\n"
         assert run("get", "n.weft", "notes/dog.txt")[0] == 0
 
     def test_delete_by_filter(self, indexed, run):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, for_stdout
+from weft.cli.opening import IndexPath, Json, for_stdout, id_of, no_document
 from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, invalid
 from weft.text_index import TextIndex
@@ -15,7 +15,7 @@ from weft.text_index import TextIndex
 
 def delete(
     index: IndexPath,
-    ids: Annotated[list[str] | None, typer.Argument(help="Documents, or passages such as report#3.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Documents, or passages such as report##3.")] = None,
     where: Annotated[str | None, typer.Option("--filter", help="All documents that match, as in weft search.")] = None,
     dry_run: Annotated[
         bool,
@@ -35,9 +35,9 @@ def delete(
     with TextIndex.open(index) as opened:
         doomed: dict[str, None] = {}
         for name in ids or ():
-            members = opened.family(name)
+            members = opened.family(id_of(opened, name))
             if not members:
-                raise DataError(f"no document {name!r} in {index}: nothing was deleted")
+                raise DataError(f"nothing was deleted: {no_document(opened, name, index)}")
             doomed.update(dict.fromkeys(member.id for member in members))
         if where is not None:
             found = opened.matching(where)

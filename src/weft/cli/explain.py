@@ -22,7 +22,7 @@ from weft.cli.answers import (
     show_explanations,
     warn_of_missing,
 )
-from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage
+from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, id_of, no_document
 from weft.text_index import TextIndex
 
 
@@ -56,5 +56,9 @@ def explain(
     settings.check()
     with TextIndex.open(index, model=model, on_damage=on_damage.value) as opened, opened.index.view() as view:
         warn_of_missing(view.missing, index)
+        if doc is not None:
+            doc = id_of(opened, doc)
+            if not opened.family(doc):
+                raise no_document(opened, doc, index)
         found = opened.explain(query, k, id=doc, **settings.searched)
     show_explanations(found, html, json_, pairs)

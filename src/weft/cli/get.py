@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.opening import IndexPath, Json, for_stdout
+from weft.cli.opening import IndexPath, Json, for_stdout, id_of, no_document
 from weft.errors import DataError
 from weft.ingest import own_metadata
 from weft.text_index import TextIndex
@@ -15,12 +15,13 @@ from weft.text_index import TextIndex
 
 def get(
     index: IndexPath,
-    ids: Annotated[list[str], typer.Argument(help="Documents, or passages such as report#3.")],
+    ids: Annotated[list[str], typer.Argument(help="Documents, or passages such as report##3.")],
     as_json: Json = False,
 ) -> None:
     """Print documents: text and metadata. A split document is printed passage by passage."""
     with TextIndex.open(index) as opened:
-        found = {name: opened.family(name) for name in ids}
+        found = {name: opened.family(id_of(opened, name)) for name in ids}
+        missing = [no_document(opened, name, index) for name, documents in found.items() if not documents]
     for documents in found.values():
         for document in documents:
             if as_json:
@@ -32,6 +33,5 @@ def get(
                 shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 typer.secho(for_stdout(f"  {key}: {shown}"), dim=True)
             typer.echo(for_stdout(f"\n{document.text.strip()}\n"))
-    missing = [name for name, documents in found.items() if not documents]
     if missing:
-        raise DataError(f"no document {', '.join(map(repr, missing))} in {index}")
+        raise missing[0] if len(missing) == 1 else DataError("; ".join(map(str, missing)))

@@ -194,7 +194,8 @@ def _lines(skipped: Iterable[Skipped]) -> list[str]:
         more = f", {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
         lines.append(f"{_files(len(unknown))} {NO_KIND} ({named}{more})")
     if ignored:
-        lines.append(f"{ignored:,} files and folders {IGNORED} (--no-ignore takes them)")
+        what = "file or folder" if ignored == 1 else "files and folders"
+        lines.append(f"{ignored:,} {what} {IGNORED} (--no-ignore takes {'it' if ignored == 1 else 'them'})")
     return [shown(line) for line in lines]
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.errors import WeftError
+from weft.errors import DataError, WeftError
 from weft.explain.printable import printable, printable_line
+
+if TYPE_CHECKING:
+    from weft.text_index import TextIndex
 
 IndexPath = Annotated[Path, typer.Argument(metavar="INDEX", help="The index: a folder made by weft index.")]
 Model = Annotated[
@@ -31,6 +36,9 @@ OnDamage = Annotated[
     typer.Option("--on-damage", help="Stop at damaged parts of the index, or skip them and report it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_LISTED = 100_000
+"""Names are compared with a wrong one in indexes of at most this many passages."""
 
 
 class InterruptedRunError(WeftError):
@@ -54,3 +62,23 @@ def shown(text: str) -> str:
 def for_stdout(text: str) -> str:
     """Return text for stdout: what a terminal only shows, and exactly what there is for a pipe."""
     return printable(text) if sys.stdout.isatty() else text
+
+
+def id_of(texts: TextIndex, name: str) -> str:
+    """Return the id of a document that is named as its index does, or by any path to its file."""
+    if texts.family(name) or not os.path.exists(name):
+        return name
+    from weft.ingest import as_known
+    from weft.sources.find import Found, name_of
+
+    (file,) = as_known(texts.index, [Found(Path(name), name_of(Path(name)), "text", 0, True)])
+    return file.name
+
+
+def no_document(texts: TextIndex, name: str, index: Path) -> DataError:
+    """Say that an index has no such document, and which has a name like it."""
+    known = {id.partition("##")[0] for id in texts} if len(texts) <= _LISTED else set()  # noqa: A001
+    end = "/" + name.replace(os.sep, "/").lstrip("./")
+    close = sorted(id for id in known if id.endswith(end)) or get_close_matches(name, sorted(known), n=1)  # noqa: A001
+    hint = f": did you mean {close[0]!r}?" if close else ""
+    return DataError(f"no document {name!r} in {index}{hint}")

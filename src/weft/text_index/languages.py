@@ -11,7 +11,6 @@ from weft.encoders.languages import NAMES, other_language
 from weft.encoders.packages import KNOWN
 
 logger = logging.getLogger(__name__)
-_HELP = "docs/guides/languages.md tells what to do"
 
 
 class Languages:
@@ -30,8 +29,9 @@ class Languages:
                 self._told.add("query")
                 read = _listed(encoder.languages)
                 logger.warning(
-                    "the query is in %s, and %s reads %s: ask in %s, or by words, --hybrid --weights 0 1%s; %s",
-                    *(NAMES[found], encoder.name, read, read, _offer(encoder), _HELP),
+                    "the query is in %s, and %s reads %s: ask in %s, by words (--hybrid --weights 0 1), "
+                    "or of an index whose model reads it (%s)",
+                    *(NAMES[found], encoder.name, read, read, _offer(encoder)),
                 )
                 return
 
@@ -41,14 +41,14 @@ class Languages:
             return
         self._told |= new.keys()
         logger.warning(
-            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly%s; %s",
+            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly: "
+            "a model that reads them helps (%s), or a search by words (--hybrid --weights 0 1)",
             f"{sum(new.values()):,}",
             f"{written:,}",
             _listed(encoder.languages),
             encoder.name,
             ", ".join(f"{count:,} {NAMES[code]}" for code, count in sorted(new.items(), key=lambda item: -item[1])),
             _offer(encoder),
-            _HELP,
         )
 
 
@@ -57,6 +57,6 @@ def _listed(codes: Sequence[str]) -> str:
 
 
 def _offer(encoder: Encoder) -> str:
-    """Return the models that read more languages, as the end of a sentence."""
+    """Name the models that read more languages, or the option that takes one."""
     others = [f"--model {name} reads {what}" for name, what in KNOWN.items() if name != encoder.name]
-    return f" ({'; '.join(others)})" if others else ""
+    return "; ".join(others) or "--model"
