@@ -211,7 +211,7 @@ def test_unknown_names(lab, data, model, tmp_path):
 
 
 def test_a_word_that_is_not_in_the_query(lab):
-    with pytest.raises(NeedsError, match="'moon' is no token of 'red planet'"):
+    with pytest.raises(NeedsError, match="'moon' is not a token of 'red planet'"):
         find("token-table").make(["query=red planet", "token=moon"]).run(lab)
     outcome = find("token-table").make(["query=red planet", "token=planet", "ranks=1,3"]).run(lab)
     table = outcome.tables[0]

@@ -76,7 +76,7 @@ def test_what_is_missing_is_said(tmp_path, recipe):
     with pytest.raises(NeedsError, match="models to compare are needed"):
         _ = Workshop(Lab(Options(work=tmp_path)), (1,)).pool
     recipe.write_text('[model]\nbase = "x"\n')
-    with pytest.raises(NeedsError, match="is no recipe of a generative retriever"):
+    with pytest.raises(NeedsError, match="is not a recipe of a generative retriever"):
         _ = Workshop(Lab(Options(work=tmp_path, recipe=recipe)), (1,)).recipe
 
 

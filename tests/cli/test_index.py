@@ -110,9 +110,9 @@ class TestFirstTime:
         (notes / "more.txt").write_text("the quick brown fox jumps over the lazy dog and the red planet")
         assert run("index", "notes", "-o", "n.weft")[0] == 0
         code, _, said = run("index", "notes", "-o", "n.weft", "--keep", 0.2)
-        assert (code, said) == (1, "weft: n.weft was made with --keep 0.5, not 0.2: that cannot change\n")
+        assert (code, said) == (1, "weft: n.weft was made with --keep 0.5, not 0.2: that cannot be changed\n")
         code, _, said = run("index", "notes", "-o", "w.weft", "--keep", 0.2)
-        assert (code, said) == (1, "weft: w.weft was made without --keep, not with 0.2: that cannot change\n")
+        assert (code, said) == (1, "weft: w.weft was made without --keep, not with 0.2: that cannot be changed\n")
 
     @pytest.mark.parametrize("keep", [0, -0.2, 1.5, "nan"])
     def test_keep_out_of_range(self, notes, model, run, keep):
@@ -273,7 +273,7 @@ class TestInterrupted:
         assert (code, out) == (130, "")
         kept = len(contents("n.weft"))
         assert err.splitlines() == [
-            f"weft: interrupted: n.weft is sound and holds {kept} passages; the same command goes on from there"
+            f"weft: interrupted: n.weft is sound and holds {kept} passages; the same command continues from there"
         ]
         assert 0 < kept < len(contents("whole.weft"))
         code, out, _ = run("index", "notes", "-o", "n.weft", "--json")

@@ -51,7 +51,9 @@ def test_ctrl_c_and_again(model, terminal, run, tmp_path, monkeypatch):
     child.expect("32 passages")  # the first batch is committed, and the next waits for more lines
     reads(child)
     child.sendintr()
-    child.expect(r"weft: interrupted: n\.weft is sound and holds 32 passages; the same command goes on from there\r\n")
+    child.expect(
+        r"weft: interrupted: n\.weft is sound and holds 32 passages; the same command continues from there\r\n"
+    )
     finish(child)
     assert child.exitstatus == 130
     assert run("check", "n.weft") == (0, "n.weft: sound, 32 passages\n", "")
@@ -127,7 +129,7 @@ def test_demo_again_and_elsewhere(indexed, model, run, monkeypatch, tmp_path):
     code, out, _ = run("demo", "d.weft", "--model", model)
     assert (code, out.splitlines()[0]) == (0, "255 passages already indexed with tiny: d.weft")
     code, out, err = run("demo", "n.weft", "--model", model)
-    assert (code, out, err) == (1, "", "weft: n.weft holds other documents: give the demo a place of its own\n")
+    assert (code, out, err) == (1, "", "weft: n.weft holds other documents: name another folder for the demo's index\n")
     with Index.open("d.weft") as index:  # made with a model that is gone: it is made anew
         index.remember_model(str(tmp_path / "gone"))
     monkeypatch.setattr("weft.encoders.loading.BUNDLED", files("weft") / "nothing")

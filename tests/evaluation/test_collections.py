@@ -115,7 +115,7 @@ class TestIrDatasets:
 
     def test_unknown_names(self):
         pytest.importorskip("ir_datasets", reason="needs the datasets extra: pip install 'weft-search[datasets]'")
-        with pytest.raises(DataError, match="'no/such' is no suite, no folder in BEIR's layout, and unknown"):
+        with pytest.raises(DataError, match="'no/such' is not a suite, not a folder in BEIR's layout, and unknown"):
             find("no/such").load()
 
     def test_the_suites_ids_exist(self):
@@ -231,7 +231,7 @@ class TestAnswers:
         folder = write_collection(
             tmp_path / "x", {"a": "b"}, [{"_id": "1", "text": "t", "answers": [1]}], {"1": {"a": 1}}
         )
-        with pytest.raises(DataError, match="the answers of query '1' are no list of texts"):
+        with pytest.raises(DataError, match="the answers of query '1' are not a list of texts"):
             read_folder(folder)
 
 

@@ -207,4 +207,4 @@ def test_explain_refuses_identifiers_that_are_no_text(tiny_model, tmp_path, caps
     made = GenerativeModel(tiny_model.t5, tiny_model.tokenizer, table=torch.zeros(20, tiny_model.dim))
     made.save(tmp_path)
     assert main(["generative", "explain", str(tmp_path), "red", "cat"]) == 1
-    assert "are no text" in capsys.readouterr().err
+    assert "are not text" in capsys.readouterr().err

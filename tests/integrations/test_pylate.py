@@ -72,7 +72,7 @@ class TestIndex:
         again = indexes.Weft(tmp_path, "colbert")
         assert told(again(QUERIES, k=5)) == told(best())
         anew = indexes.Weft(tmp_path, "colbert", override=True)
-        with pytest.raises(IndexStateError, match="add_documents comes first"):
+        with pytest.raises(IndexStateError, match="call add_documents first"):
             anew(QUERIES)
 
     def test_integers_come_back_as_integers(self, tmp_path):

@@ -124,7 +124,7 @@ class TestModes:
                     real(*arguments, **options)
 
                 monkeypatch.setattr(merger, "write_segment", disturbed)
-                with pytest.raises(IndexStateError, match="merged meanwhile"):
+                with pytest.raises(IndexStateError, match="merged in the meantime"):
                     second.merging.compact()  # without the writer's lock
                 assert contents(second) == before
                 second.compact()  # removes what the failed commit left, too

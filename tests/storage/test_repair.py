@@ -196,7 +196,7 @@ class TestCatalogue:
         self.change(path, "DELETE FROM lexical_docsize WHERE id = 3")
         with Index.open(path) as index:
             assert not check(index).sound
-        assert "lexical index was made anew" in " ".join(repair(path).notes)
+        assert "lexical index was rebuilt" in " ".join(repair(path).notes)
         with Index.open(path) as index:
             assert check(index).sound
             assert len(search_lexical(index, "text", 100).ids) == 80

@@ -96,7 +96,7 @@ class TestTrees:
         assert main(["check", str(path)]) == 1
         done = repair(path)
         assert done.lost == ()
-        assert "the catalogue was made anew" in done.notes[0]
+        assert "the catalogue was rebuilt" in done.notes[0]
         there, alignment = look(path, made[1])
         assert there == set(made[1])
         assert alignment == "top-k:2"

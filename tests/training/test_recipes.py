@@ -137,7 +137,7 @@ class TestFiles:
 
     def test_a_change_of_what_is_no_table(self, tmp_path):
         path = self.write(tmp_path, 'notes = "x"\n' + self.TEXT)
-        with pytest.raises(RecipeError, match="no table"):
+        with pytest.raises(RecipeError, match="not a table"):
             read_recipe(path, ["notes.x=1"], {"data": "", "models": ""})
 
     def test_not_toml(self, tmp_path):

@@ -75,7 +75,7 @@ class Experiment(ABC):
             if not equals or key not in names:
                 near = difflib.get_close_matches(key, names, 1)
                 known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
-                raise NeedsError(f"{change!r} is no setting (key=value) of the experiment {cls.name}: {known}")
+                raise NeedsError(f"{change!r} is not a setting (key=value) of the experiment {cls.name}: {known}")
             given[key] = _read(text.strip(), hints[key], key, cls.name)
         return replace(made, **given)
 

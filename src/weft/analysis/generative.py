@@ -115,7 +115,7 @@ class Workshop:
         if options.recipe is None:
             return None
         if "identifiers" not in tomllib.loads(options.recipe.read_text(encoding="utf-8")):
-            raise NeedsError(f"{options.recipe} is no recipe of a generative retriever: recipes/generative has some")
+            raise NeedsError(f"{options.recipe} is not a recipe of a generative retriever; recipes/generative has some")
         steps = [] if options.steps is None else ["training.epochs=0", f"training.steps={options.steps}"]
         return read_recipe(options.recipe, steps, options.folders)
 
@@ -149,7 +149,7 @@ class Workshop:
         """The corpus and the held-out queries."""
         found = Collection.read(self.folder)
         if not found.queries:
-            raise NeedsError("no queries are held out: the recipe's data.heldout says how many")
+            raise NeedsError("no queries are held out: set the recipe's data.heldout")
         return found
 
     @cached_property

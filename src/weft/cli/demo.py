@@ -115,7 +115,7 @@ def _opened(path: Path, model: str | None, collection: Collection) -> TextIndex:
         with TextIndex.open(path) as found:
             ours = sum(document.id in found for document in collection.documents)
             if ours != len(found):
-                raise IndexStateError(f"{path} holds other documents: give the demo a place of its own")
+                raise IndexStateError(f"{path} holds other documents: name another folder for the demo's index")
         try:
             return _with_encoder(TextIndex.open(path, model=model))
         except (IndexFormatError, CheckpointError):

@@ -158,7 +158,7 @@ def _of_run(run: Path, qrels: Path | None, measures: Sequence[str]) -> tuple[Res
     from weft.evaluation.runs import read_qrels, read_run
 
     if qrels is None:
-        raise DataError("--qrels FILE is missing: it says what is relevant")
+        raise DataError("--qrels FILE is missing: it holds the relevance judgements")
     judged = read_qrels(qrels)
     results = Results(tuple(measures))
     results.scores[qrels.stem, run.stem] = measure(read_run(run), judged, measures)

@@ -53,7 +53,7 @@ def explain(
 
     if (place / INFO).is_file():
         if tokens is not None:
-            raise DataError("--tokens is for a model and a text; an index says what it decoded")
+            raise DataError("--tokens is for a model and a text; an index shows what it decoded")
         from weft.generative.explaining import explain_decoded
         from weft.generative.retriever import Retriever
 
@@ -62,7 +62,7 @@ def explain(
         show_explanations(found, html, json_, pairs)
         return
     if document is None:
-        raise DataError(f"{str(place)!r} is no index: give the text to explain, too")
+        raise DataError(f"{str(place)!r} is not an index: give the text to explain too")
     text = readable(sys.stdin.read() if document == "-" else document, "text")
     made = _multivector if _is_multivector(place) else partial(_generative, tokens=tokens)
     show_explanations([made(place, query, text)], html, json_, pairs)
@@ -83,11 +83,11 @@ def _generative(folder: Path, query: str, text: str, tokens: int | None = None) 
     model = GenerativeModel.load(folder)
     if model.table is not None:
         raise DataError(
-            f"the identifiers of {str(folder)!r} are no text: make an index (weft generative index) and explain that"
+            f"the identifiers of {str(folder)!r} are not text: make an index (weft generative index) and explain that"
         )
     if model.settings.get("method") == "genre":
         raise DataError(
-            f"{str(folder)!r} says titles, not parts of a text: make an index (weft generative index) and explain that"
+            f"{str(folder)!r} decodes titles, not text: make an index (weft generative index) and explain that"
         )
     reader = SpanReader(model, {"text": text}, spans=1, length=tokens)
     (begin, end), *_ = reader.spans(query, "text")

@@ -116,7 +116,7 @@ def index(
         except KeyboardInterrupt:
             raise InterruptedRunError(
                 f"interrupted: {output} is sound and holds {len(opened):,} passages; "
-                "the same command goes on from there"
+                "the same command continues from there"
             ) from None
         empty = fresh and len(opened) == 0
     if empty:
@@ -147,7 +147,7 @@ def _open(
         for option, asked, made in settings:
             if asked is not None and asked != made:
                 how = f"without {option}, not with" if made is None else f"with {option} {made}, not"
-                raise IndexFormatError(f"{output} was made {how} {asked}: that cannot change")
+                raise IndexFormatError(f"{output} was made {how} {asked}: that cannot be changed")
         if model:
             opened.remember_model(model)
     except BaseException:

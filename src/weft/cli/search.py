@@ -155,7 +155,7 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
                     name = groups[rank - 1].passages[0].result.id
                     found = texts.explain_answer(last, name, rank, **settings.explained) if name in texts else None
                     if found is None:
-                        raise DataError(f"{name} has no score by token vectors any more")
+                        raise DataError(f"{name} no longer has a score by token vectors")
                     print_explanations(out, [found])
                     continue
                 (last,) = texts.answers([text], settings.depth, **settings.searched)

@@ -356,8 +356,8 @@ class Routed:
         return schemas.EncodeAnswer(self.encoder.name, self.encoder.dim, await self.pool.run(work, deadline))
 
     async def compact(self, deadline: Deadline) -> None:
-        """Refuse: shards merge by themselves."""
-        raise RefusedError(403, "shards merge by themselves")
+        """Refuse: shards merge in the background."""
+        raise RefusedError(403, "shards merge in the background")
 
 
 def _explanation(hit: schemas.Hit) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class ShardStore:
         return made
 
     def _elsewhere(self, version: int) -> PublishedElsewhereError:
-        return PublishedElsewhereError(f"version {version} of {self.url} was published meanwhile: start from it")
+        return PublishedElsewhereError(f"version {version} of {self.url} was published in the meantime: start from it")
 
     # -- shards --------------------------------------------------------------------------------------
 

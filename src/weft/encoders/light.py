@@ -47,10 +47,10 @@ def read_light_folder(folder: Path) -> tuple[Settings, Tokenizer, LightBackend]:
     for name in (TOKENIZER_FILE, MODEL_FILE):
         path = folder / name
         if not path.is_file():
-            raise CheckpointError(f"{folder} is not a whole light model: {name} is missing")
+            raise CheckpointError(f"{folder} is an incomplete light model: {name} is missing")
         size, expected = path.stat().st_size, settings.files.get(name)
         if expected is not None and size != expected:
-            raise CheckpointError(f"{path} has {size:,} bytes instead of {expected:,}: the copy is not whole")
+            raise CheckpointError(f"{path} has {size:,} bytes instead of {expected:,}: the copy is incomplete")
     return settings, read_tokenizer(folder / TOKENIZER_FILE), LightBackend(folder / MODEL_FILE, settings)
 
 

@@ -67,7 +67,7 @@ def read_answers(folder: str | Path) -> tuple[dict[str, list[str]], dict[str, st
         if accepted is not None:
             listed = [accepted] if isinstance(accepted, str) else accepted
             if not isinstance(listed, list) or not all(isinstance(answer, str) for answer in listed):
-                raise DataError(f"{str(folder)!r}: the answers of query {name!r} are no list of texts")
+                raise DataError(f"{str(folder)!r}: the answers of query {name!r} are not a list of texts")
             answers[name] = listed
         group = row.get("group", row.get("relation"))
         if group is not None:

@@ -171,8 +171,8 @@ def open_ir_dataset(name: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
-        raise missing_extra("ir_datasets", "datasets", f"{name!r}, which is no folder in BEIR's layout,") from None
+        raise missing_extra("ir_datasets", "datasets", f"{name!r}, which is not a folder in BEIR's layout,") from None
     try:
         return ir_datasets.load(name)
     except KeyError:
-        raise DataError(f"{name!r} is no suite, no folder in BEIR's layout, and unknown to ir_datasets") from None
+        raise DataError(f"{name!r} is not a suite, not a folder in BEIR's layout, and unknown to ir_datasets") from None

@@ -76,7 +76,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
             wanted = "'query Q0 document rank score tag'"
             raise DataError(f"{str(path)!r}, line {number}: expected {wanted}, got {line[:80]!r}") from None
         if not math.isfinite(value):
-            raise DataError(f"{str(path)!r}, line {number}: the score {score} is no finite number")
+            raise DataError(f"{str(path)!r}, line {number}: the score {score} is not a finite number")
         documents = run.setdefault(query, {})
         if document in documents:
             raise DataError(f"{str(path)!r}, line {number}: document {document!r} is there twice for query {query!r}")

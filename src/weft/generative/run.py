@@ -233,7 +233,7 @@ def _checkpoint(output: Path, recipe: Recipe) -> dict[str, Any] | None:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         raise DataError(
-            f"{str(path)!r} cannot be read ({' '.join(str(error).split())[:200]}): --fresh begins anew"
+            f"{str(path)!r} cannot be read ({' '.join(str(error).split())[:200]}): --fresh starts over"
         ) from None
     return state
 

@@ -45,7 +45,7 @@ def decode(data: bytes) -> str:
             try:
                 return data.decode(encoding)
             except UnicodeDecodeError as error:
-                raise DataError(f"not the {encoding.upper()} that it says it is: {error.reason}") from None
+                raise DataError(f"not the {encoding.upper()} that it claims to be: {error.reason}") from None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -179,7 +179,7 @@ def json_rows(data: bytes) -> list[Row] | None:
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         return None
     if _values(data) > VALUES:
-        raise DataError(f"more than {VALUES:,} values: as JSON lines it would be read row by row")
+        raise DataError(f"more than {VALUES:,} values: store it as JSON lines, which are read row by row")
     try:
         values = json.loads(decode(data))
     except (ValueError, RecursionError):

@@ -196,7 +196,9 @@ class Catalogue(CatalogueReading):
     def drop_segment(self, segment: int) -> None:
         """Forget a segment; refuse if it is gone, so that no document is put in twice by two merges of it."""
         if not self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,)).rowcount:
-            raise IndexStateError(f"a segment of the index at {self.folder} was merged meanwhile, from a newer state")
+            raise IndexStateError(
+                f"a segment of the index at {self.folder} was merged in the meantime, from a newer state"
+            )
 
     def drop_tombstones(self, numbers: Iterable[int]) -> None:
         """Forget tombstones of documents that no segment holds any more."""

@@ -179,7 +179,7 @@ class _Repair:
         ):
             if number:
                 self.notes.append(f"{number} {what}")
-        self.notes += [f"the lexical index was made anew: {line}" for line in lexical]
+        self.notes += [f"the lexical index was rebuilt: {line}" for line in lexical]
         return self._commit(damages, changes) if damages or changes or self.lost_commits or self.resum else Repaired()
 
     def _lexical_problems(self) -> list[str]:

@@ -85,7 +85,7 @@ def rebuild(folder: Path, why: str) -> Rebuilt:
 
 
 def _rebuild(folder: Path, why: str) -> Rebuilt:
-    notes = [f"the catalogue was made anew: {why}"]
+    notes = [f"the catalogue was rebuilt: {why}"]
     with suppress(*UNREADABLE):  # closing the last connection writes the log back, as far as SQLite can read it
         db = connect(folder)
         try:

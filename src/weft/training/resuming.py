@@ -39,7 +39,7 @@ def refuse_foreign(recipe: Recipe) -> None:
     last = last_checkpoint(output)
     if last is None:
         return
-    instead = "begin anew (--fresh), or name another training.output"
+    instead = "start over (--fresh), or name another training.output"
     if steps_of(last) > recipe.training.steps:
         raise DataError(f"{str(output)!r} holds a checkpoint of {steps_of(last)} steps already: {instead}")
     try:

@@ -108,7 +108,7 @@ def _change(tables: dict[str, Any], change: str) -> None:
         _change_data(tables, key, value, change)
         return
     if not isinstance(tables.setdefault(table, {}), dict):
-        raise RecipeError(f"{table} is no table of the recipe; got {change!r}")
+        raise RecipeError(f"{table} is not a table of the recipe; got {change!r}")
     tables[table][key] = value
 
 

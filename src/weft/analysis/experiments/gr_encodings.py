@@ -60,7 +60,7 @@ class GREncodings(Experiment):
         """Search for every held-out query."""
         unknown = set(self.models) - set(MODELS)
         if unknown:
-            raise NeedsError(f"{sorted(unknown)[0]!r} is no model of gr-encodings: it has {', '.join(MODELS)}")
+            raise NeedsError(f"{sorted(unknown)[0]!r} is not a model of gr-encodings, which has {', '.join(MODELS)}")
         shop = Workshop(lab, self.seeds)
         outcome = Outcome(notes=[measured_on([shop.pool])])
         found: dict[str, list[dict[str, NDArray[np.float64]]]] = {}

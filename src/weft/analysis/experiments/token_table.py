@@ -134,7 +134,7 @@ class TokenTable(Experiment):
             wanted = [i for i in own if surface(model, encoded, text, int(i)).lower() == self.token.lower()]
             if not wanted:
                 words = ", ".join(surface(model, encoded, text, int(i)) for i in own)
-                raise NeedsError(f"{self.token!r} is no token of {text!r} for {model.name}: it has {words}")
+                raise NeedsError(f"{self.token!r} is not a token of {text!r} for {model.name}: it has {words}")
             return int(wanted[0])
         rare = idf(encoded.queries, encoded.documents)[own]
         known = encoded.documents.token_ids

@@ -91,7 +91,7 @@ def check_whole(transformer: Any, folder: Path) -> None:
     Without a vocabulary the tokenizer would silently be an empty one.
     """
     if not any((folder / name).is_file() for name in _VOCABULARIES):
-        raise CheckpointError(f"{folder} is not whole: there is no tokenizer (tokenizer.json)")
+        raise CheckpointError(f"{folder} is incomplete: it has no tokenizer (tokenizer.json)")
     endings: set[str] = set()
     for name in weight_names(folder):
         parts = (
@@ -108,7 +108,7 @@ def check_whole(transformer: Any, folder: Path) -> None:
     ]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise CheckpointError(f"{folder} is not whole: the weights {missing[0]}{more} are missing")
+        raise CheckpointError(f"{folder} is incomplete: the weights {missing[0]}{more} are missing")
 
 
 @contextmanager

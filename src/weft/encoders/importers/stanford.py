@@ -27,7 +27,7 @@ def matches(folder: Path) -> bool:
 def load(folder: Path, options: Options) -> MultiVectorEncoder:
     """Load through sentence-transformers, with flat settings."""
     if "linear.weight" not in weight_names(folder):
-        raise CheckpointError(f"{folder} is not whole: the projection linear.weight is missing")
+        raise CheckpointError(f"{folder} is incomplete: the projection linear.weight is missing")
     settings = read_json(folder / _SETTINGS)
     if isinstance(settings.get("config"), dict):
         settings = {**settings, **settings["config"]}

@@ -97,7 +97,7 @@ class Weft:
 
     def _opened(self) -> Index:
         if self.index is None:
-            raise IndexStateError(f"there are no documents in {self.path} yet: add_documents comes first")
+            raise IndexStateError(f"there are no documents in {self.path} yet: call add_documents first")
         return self.index
 
     def add_documents(
