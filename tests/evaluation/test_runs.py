@@ -70,7 +70,7 @@ def test_bad_judgements(tmp_path, text, message):
     [
         ("q Q0 d 1 2.0 x\nq Q0 d 2 1.0 x\n", "line 2: document 'd' is there twice for query 'q'"),
         ("q Q0 d 1 nan x\n", "line 1: the score nan is not a finite number"),
-        ("q Q0 d 1 -inf x\n", "no finite number"),
+        ("q Q0 d 1 -inf x\n", "not a finite number"),
         ("q Q0 d 1 2.0\n", "line 1: expected 'query Q0 document rank score tag'"),
         ("q Q0 d 1 two x\n", "line 1: expected"),
     ],
