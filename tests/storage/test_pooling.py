@@ -7,7 +7,7 @@ import pytest
 
 from weft import Index, TokenVectors, _native
 from weft.errors import WeftError
-from weft.storage.pooling import MOST_IN_GROUP, pool
+from weft.storage.pooling import LEAST_WEIGHT, pool
 
 
 def brute_force_ward(points, weights, groups):
@@ -107,17 +107,23 @@ def test_vectors_of_the_whole_text_are_left_as_they_are():
     assert pool(texts, 0.1).n_tokens == 2  # where nothing would be left of the words, all are pooled alike
 
 
-def test_the_least_salient_are_left_out_before_groups_grow_large():
+def test_saliences_weigh_groups_and_their_means():
     rng = np.random.default_rng(6)
-    salience = rng.permutation(60) / 60
-    texts = TokenVectors.from_list([units(rng, 60, 8)], token_ids=[np.arange(60)], salience=[salience])
-    best = set(np.argsort(-salience)[: 6 * MOST_IN_GROUP].tolist())
-    pooled = pool(texts, 0.1)
-    assert set(pooled.token_ids.tolist()) <= best
-    assert pooled.salience.max() == pytest.approx(salience.max())
-    fifth = pool(texts, 0.2)  # groups of five: nothing is left out
-    bare = pool(TokenVectors.from_list([texts[0]], token_ids=[np.arange(60)]), 0.2)
-    np.testing.assert_array_equal(fifth.values, bare.values)
+    tokens, salience = units(rng, 14, 8).astype(np.float32), rng.permutation(14) / 14
+    texts = TokenVectors.from_list([tokens], token_ids=[np.arange(14)], salience=[salience])
+    pooled = pool(texts, 0.4)
+    weights = (salience + LEAST_WEIGHT) / np.mean(salience + LEAST_WEIGHT)
+    groups = sorted(brute_force_ward(tokens, weights, 6), key=min)
+    means = [np.average(tokens[list(group)], axis=0, weights=weights[list(group)]) for group in groups]
+    expected = {tuple(np.round(mean / np.linalg.norm(mean), 4)) for mean in means}
+    found = pooled[0] / np.linalg.norm(pooled[0], axis=1, keepdims=True)
+    np.testing.assert_allclose(sorted(map(tuple, found)), sorted(expected), atol=2e-4)
+    assert sorted(pooled.salience) == pytest.approx(sorted(max(salience[list(group)]) for group in groups))
+    unweighted = brute_force_ward(tokens, np.ones(14), 6)
+    assert unweighted != set(groups)
+    flat = TokenVectors.from_list([tokens], token_ids=[np.arange(14)], salience=[np.zeros(14)])
+    bare = TokenVectors.from_list([tokens], token_ids=[np.arange(14)])
+    np.testing.assert_allclose(pool(flat, 0.4).values, pool(bare, 0.4).values, atol=1e-6)
 
 
 def test_an_index_keeps_pooling_after_it_is_opened_again(tmp_path):

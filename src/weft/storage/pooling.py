@@ -1,9 +1,10 @@
 """Pooling: keep a part of each text's vectors by taking similar tokens together, for a smaller index.
 
-Tokens are grouped hierarchically by Ward's criterion, and a group is stored as its mean. Groups of more than about
-`MOST_IN_GROUP` tokens blur what they stand for, so where fewer vectors than that are wanted the least salient tokens
-are left out first. Vectors of a text as a whole (tokens that stand nowhere in it) are kept as they are. A pooled vector
-carries the id and the span of its group's token nearest to it, so that explanations point at text.
+Tokens are grouped hierarchically by Ward's criterion, and a group is stored as its mean, both weighted by salience
+where there are saliences: what matters keeps groups of its own, and a group lies near those of its tokens that matter.
+None is left out; to leave out the least salient first costs more (benchmarks/RESULTS.md, A smaller index). Vectors of a
+text as a whole (tokens that stand nowhere in it) are kept as they are. A pooled vector carries the id and the span of
+its group's token nearest to it, so that explanations point at text.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from weft import _native
 from weft.checks import check_fraction
 from weft.types import TokenVectors
 
-MOST_IN_GROUP = 5
-"""Tokens of a group on average, at most: beyond that the least salient tokens are left out before pooling."""
+LEAST_WEIGHT = 1e-3
+"""Added to saliences as weights, so that tokens of salience 0 are grouped among themselves and stand for themselves."""
 
 
 class _Pooled(NamedTuple):
@@ -73,9 +74,6 @@ def _pool(texts: TokenVectors, i: int, keep: float) -> _Pooled:
         whole[:] = False
     tokens = np.flatnonzero(~whole)
     groups = wanted - int(whole.sum())
-    if salience is not None and len(tokens) > groups * MOST_IN_GROUP:
-        best = np.argsort(-salience[tokens], kind="stable")[: groups * MOST_IN_GROUP]
-        tokens = tokens[np.sort(best)]
     means, nearest, largest = _grouped(vectors[tokens], groups, None if salience is None else salience[tokens])
     kept = np.concatenate([np.flatnonzero(whole), tokens[nearest]])
     order = np.argsort(kept, kind="stable")
@@ -90,14 +88,18 @@ def _grouped(
     vectors: NDArray[np.float32], groups: int, salience: NDArray[np.float32] | None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32] | None]:
     """Return the mean of each group at its mean norm, the token nearest to it, and the largest salience in it."""
+    weights = np.ones(len(vectors), np.float32)
+    if salience is not None:
+        weights = salience.astype(np.float32) + LEAST_WEIGHT
+        weights /= weights.mean()
     norms = np.linalg.norm(vectors, axis=1)
     units = vectors / np.maximum(norms, 1e-12)[:, None]
     label = np.arange(len(vectors), dtype=np.int32)
     if groups < len(vectors):
         distance = np.maximum(2 - 2 * (units @ units.T), 0)
-        _native.group_by_ward(distance, np.ones(len(vectors), np.float32), groups, label)
+        _native.group_by_ward(distance, weights.copy(), groups, label)
     means = np.zeros((groups, vectors.shape[1]), np.float32)
-    np.add.at(means, label, vectors)
+    np.add.at(means, label, vectors * weights[:, None])
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
     similarity = (units * means[label]).sum(axis=1)
     by_group = np.lexsort((-similarity, label))  # the nearest of each group first; of equals the first
