@@ -78,7 +78,7 @@ def test_of_two_publishers_one_wins(url, parts):
 
 
 def test_a_publisher_that_does_not_know_the_newest_is_refused(filled):
-    with pytest.raises(PublishedElsewhereError, match=r"version 2 of .* was published meanwhile"):
+    with pytest.raises(PublishedElsewhereError, match=r"version 2 of .* was published in the meantime"):
         filled.publish(filled.manifest(1).shards, parent=1)
 
 

@@ -222,7 +222,7 @@ def test_explaining_what_was_decoded(trained, capsys, tmp_path):
     for arguments, message in (
         ([str(output / "ix"), "red cat", "gone"], "the index has no document 'gone'"),
         ([str(output / "ix"), "red cat", "--tokens", "3"], "--tokens is for a model and a text"),
-        ([str(output / "model"), "red cat"], "is no index: give the text"),
+        ([str(output / "model"), "red cat"], "is not an index: give the text"),
     ):
         assert main(["generative", "explain", *arguments]) == 1
         assert message in capsys.readouterr().err
