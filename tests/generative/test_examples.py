@@ -87,6 +87,19 @@ def test_targets_are_ngrams_of_their_passage(corpus, tokenizer):
 
 
 @pytest.mark.torch
+def test_spans_of_words_end_where_a_word_begins(corpus, tokenizer):
+    """The paper's spans have 10 words, however many tokens those are."""
+    examples = SpanExamples(corpus, tokenizer, ExampleSettings(span_words=3))
+    random = np.random.default_rng(0)
+    for number in range(40):
+        document = corpus.pairs[number % 48].document
+        target, tokens = examples.of_pair(number, random).target, examples.tokens[document]
+        words = examples.words[document].tolist()
+        whole = [tokens[a:b] for a, b in zip(words, [*words[3:], None, None, None], strict=False)]
+        assert target in whole
+
+
+@pytest.mark.torch
 def test_batches_depend_on_seed_and_number_alone(corpus, tokenizer):
     examples = IdentifierExamples(corpus, tokenizer, ExampleSettings(), [[number + 2] for number in range(24)])
     one, other = Batches(examples, 10, 0.4, seed=3), Batches(examples, 10, 0.4, seed=3)

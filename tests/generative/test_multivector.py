@@ -18,7 +18,7 @@ from weft.generative.multivector import D_TO_Q, Q_TO_D, MultiVectorModel
 from weft.generative.recipes import build_recipe
 from weft.generative.reranking import SpanReader, VectorReader
 from weft.generative.run import train
-from weft.generative.spans import begin_probabilities
+from weft.generative.spans import begin_probabilities, word_tokens
 
 pytestmark = pytest.mark.torch
 
@@ -172,6 +172,21 @@ def test_spans_are_scored_by_their_own_tokens(tiny_model):
     begin = reader.spans("red cat", "a")[0][0]
     piece = tiny_model.tokenizer.convert_ids_to_tokens(reader.tokens("a")[begin])
     assert piece.strip("▁") == TEXTS["a"].split()[likely.argmax()][: len(piece.strip("▁"))]
+
+
+def test_drawn_spans_stand_where_the_query_is_answered(tiny_model):
+    """Three places of 2 words, drawn at temperature 1, with replacement; the same for a query whatever else is read."""
+    draws = [SpanReader(tiny_model, TEXTS, spans=3, words=2, seed=seed) for seed in range(400)]
+    likely = begin_probabilities("red cat", TEXTS["a"])
+    tokens, words = draws[0].tokens("a"), word_tokens(tiny_model.tokenizer, TEXTS["a"])[1].tolist()
+    spans = [span for reader in draws for span in reader.spans("red cat", "a")]
+    assert len(spans) == 1200
+    drawn = np.bincount([words.index(begin) for begin, _ in spans], minlength=len(words)) / len(spans)
+    assert drawn == pytest.approx(likely, abs=0.06)
+    ends = dict(zip(words, [*words[2:], len(tokens), len(tokens)], strict=False))
+    assert all(ends[begin] == end for begin, end in spans)
+    assert draws[7].spans("red cat", "a") == SpanReader(tiny_model, TEXTS, words=2, seed=7).spans("red cat", "a")
+    assert np.isfinite(draws[0].scores("red cat", ["b", "c", "a"]).log_p).all()
 
 
 def test_no_more_spans_than_there_are_places(tiny_model):

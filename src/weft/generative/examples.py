@@ -14,7 +14,7 @@ import numpy as np
 from weft.errors import DataError
 from weft.generative.corpus import Corpus
 from weft.generative.recipes import ExampleSettings
-from weft.generative.spans import begin_probabilities, word_tokens
+from weft.generative.spans import begin_probabilities, span_end, word_tokens
 
 EOS = 1
 TITLES = 0.25
@@ -83,8 +83,9 @@ class SpanExamples(Texts):
             query = self.corpus.pairs[number].query
             self._likely[number] = begin_probabilities(query, self.texts[document], self.settings.temperature)
         likely = self._likely[number]
-        begin = int(self.words[document][random.choice(len(likely), p=likely)])
-        return Example(self.queries[number], self.tokens[document][begin : begin + self.settings.span])
+        word, words = int(random.choice(len(likely), p=likely)), self.words[document]
+        end = span_end(words, word, self.settings.span, self.settings.span_words)
+        return Example(self.queries[number], self.tokens[document][int(words[word]) : end])
 
     def of_document(self, number: int, random: np.random.Generator) -> Example:
         target = self.part(number, self.settings.span, random)

@@ -128,6 +128,8 @@ class ExampleSettings:
 
     span: int = 10
     """SEAL: tokens of a span."""
+    span_words: int = 0
+    """SEAL: words of a span, in place of so many tokens; the paper has 10."""
     spans_a_pair: int = 5
     """SEAL: spans drawn for each (query, passage) pair in an epoch."""
     temperature: float = 1.0
@@ -144,6 +146,7 @@ class ExampleSettings:
         positive("examples.temperature", self.temperature)
         for key in ("span", "spans_a_pair", "document_length"):
             at_least(1, f"examples.{key}", getattr(self, key))
+        at_least(0, "examples.span_words", self.span_words)
 
 
 @dataclass(frozen=True)

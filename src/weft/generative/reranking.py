@@ -8,6 +8,7 @@ are means over the spans' tokens, then over the spans: a document too short for 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from weft.errors import DataError
 from weft.generative.model import EOS, Encoded, GenerativeModel
 from weft.generative.multivector import MultiVectorModel
 from weft.generative.relevance import PARTS, Trace, trace
-from weft.generative.spans import begin_probabilities, word_tokens
+from weft.generative.spans import begin_probabilities, span_end, word_tokens
 from weft.types import TokenVectors
 
 _AT_ONCE = 256
@@ -53,12 +54,24 @@ class SpanReader:
         Spans of a document for a query.
     length : int, optional
         Tokens of a span; by default as in training.
+    words : int
+        Words of a span, in place of so many tokens; 0: tokens.
+    seed : int, optional
+        Draw the places of spans at temperature 1, with replacement, as the paper does; None takes the likeliest ones.
+        A query draws the same places of a document whatever else is read.
     """
 
     def __init__(
-        self, model: GenerativeModel, texts: Mapping[str, str], spans: int = 3, length: int | None = None
+        self,
+        model: GenerativeModel,
+        texts: Mapping[str, str],
+        spans: int = 3,
+        length: int | None = None,
+        words: int = 0,
+        seed: int | None = None,
     ) -> None:
         self.model, self.texts, self.n_spans = model.eval(), texts, spans
+        self.words, self.seed = words, seed
         self.length = length or int(model.settings.get("span", 10))
         self._tokens: dict[str, tuple[list[int], NDArray[np.int64]]] = {}
 
@@ -71,11 +84,20 @@ class SpanReader:
         return self._read(name)[0]
 
     def spans(self, query: str, name: str) -> list[tuple[int, int]]:
-        """Return where a document's spans for a query stand, (begin, end) in tokens, the likeliest first."""
+        """Return where a document's spans for a query stand, (begin, end) in tokens: the likeliest first, or drawn."""
         tokens, words = self._read(name)
         likely = begin_probabilities(query, self.texts[name])
-        begins = dict.fromkeys(int(words[word]) for word in np.argsort(-likely, kind="stable"))
-        return [(begin, min(begin + self.length, len(tokens))) for begin in list(begins)[: self.n_spans]]
+        if self.seed is None:
+            likeliest: dict[int, int] = {}  # of words at one token, the likeliest
+            for word in np.argsort(-likely, kind="stable").tolist():
+                likeliest.setdefault(int(words[word]), word)
+            chosen = list(likeliest.values())[: self.n_spans]
+        else:
+            random = np.random.default_rng([self.seed, zlib.crc32(query.encode()), zlib.crc32(name.encode())])
+            chosen = random.choice(len(likely), self.n_spans, p=likely).tolist() if len(likely) else []
+        ends = [span_end(words, word, self.length, self.words) for word in chosen]
+        spans = zip(chosen, ends, strict=True)
+        return [(int(words[word]), len(tokens) if end is None else min(end, len(tokens))) for word, end in spans]
 
     def trace(self, query: str, names: Sequence[str]) -> tuple[Trace, list[tuple[int, int, int]]]:
         """Trace all spans of some documents; with it (document's place in `names`, begin, end) of each row."""

@@ -60,6 +60,20 @@ def word_tokens(tokenizer: Any, text: str) -> tuple[list[int], NDArray[np.int64]
     return ids, np.minimum(first, max(0, len(ids) - 1))
 
 
+def span_end(words: NDArray[np.int64], word: int, tokens: int, in_words: int = 0) -> int | None:
+    """Return where the span that begins at a word ends: after so many tokens, or words; None: with the text.
+
+    Examples
+    --------
+    >>> words = np.array([0, 2, 3, 7])  # the first token of each word
+    >>> span_end(words, 1, 10), span_end(words, 1, 10, in_words=2), span_end(words, 2, 10, in_words=2)
+    (12, 7, None)
+    """
+    if not in_words:
+        return int(words[word]) + tokens
+    return int(words[word + in_words]) if word + in_words < len(words) else None
+
+
 @cache
 def stop_words() -> frozenset[str]:
     """Return English words that say nothing of their own."""

@@ -45,6 +45,10 @@ class GRRerank(Experiment):
     """How many of BM25's best documents for a query are candidates."""
     spans: int = 3
     """Spans that GR reads of a candidate."""
+    words: int = 0
+    """Words of such a span, 10 in the paper; 0: as many tokens as in training."""
+    sampled: bool = False
+    """Draw spans at temperature 1, as the paper does, in place of the likeliest."""
     d_to_q: str = D_TO_Q.alignment
     """The alignment of MVDR(q←d), in training and ranking."""
 
@@ -75,7 +79,8 @@ class GRRerank(Experiment):
             "from the same random T5 and see as many pairs; T5-ColBERT reads whole documents, T5-SEAL spans of them.",
             f"MVDR(q←d) is {self.d_to_q}: a softmax over the query's tokens for each document token. Z is ΣA / n, the "
             "document's length over the query's; the paper does not say what it takes.",
-            f"GR reads the {self.spans} likeliest query-conditioned spans of a candidate. Mean log p is what the "
+            f"GR reads {f'{self.spans} sampled' if self.sampled else f'the {self.spans} likeliest'} query-conditioned "
+            f"spans of a candidate{f', of {self.words} words' if self.words else ''}. Mean log p is what the "
             "paper's published code ranks by, raw logits are eq. 11; eq. 14 is what cross-attention adds to the logits "
             "directly.",
         ]
@@ -85,7 +90,8 @@ class GRRerank(Experiment):
         """Return runs by what they rank by, and for each query the mean sizes of the parts of a logit."""
         from weft.generative.reranking import SpanReader
 
-        reader = SpanReader(shop.generative(model), shop.pool.documents, self.spans)
+        drawn = model.seed or 0 if self.sampled else None
+        reader = SpanReader(shop.generative(model), shop.pool.documents, self.spans, words=self.words, seed=drawn)
         runs: dict[str, Run] = {}
         sizes: dict[str, list[float]] = {}
         for query, text in shop.pool.queries.items():
