@@ -379,6 +379,16 @@ class TestMistakes:
     def test_settings_that_cannot_change(self, indexed, fails):
         assert "was made with --bits 8, not 4" in fails("notes", "-o", "n.weft", "--bits", "4")
 
+    def test_find_by_is_a_setting_for_good(self, notes, model, run):
+        assert run("index", "notes", "-o", "f.weft", "-m", model, "--find-by", 0.4)[0] == 0
+        assert run("index", "notes", "-o", "w.weft", "-m", model)[0] == 0
+        found, whole = (json.loads(run("info", name, "--json")[1]) for name in ("f.weft", "w.weft"))
+        assert (found["find_by"], whole["find_by"]) == (0.4, None)
+        assert found["tokens"] == whole["tokens"]  # all of them rank
+        assert "find_by 0.4" in run("info", "f.weft")[1]
+        code, _, said = run("index", "notes", "-o", "f.weft", "--find-by", 0.2)
+        assert (code, said) == (1, "weft: f.weft was made with --find-by 0.4, not 0.2: that cannot change\n")
+
     def test_bad_bits(self, notes, model, fails, tmp_path):
         assert "8, 4 or 2" in fails("notes", "-o", "x.weft", "-m", model, "--bits", "3")
         assert not (tmp_path / "x.weft").exists()
@@ -390,6 +400,9 @@ class TestMistakes:
         sides = {name: dataclasses.replace(getattr(light_models.SETTINGS, name), gate=None) for name in SIDES}
         plain = light_models.write(tmp_path / "plain", dataclasses.replace(light_models.SETTINGS, **sides))
         assert "tiny has no saliences" in fails("notes", "-o", "x.weft", "-m", plain, "--beta-d", "0.5")
+        assert "find_by must be left out: tiny has no saliences" in fails(
+            "notes", "-o", "x.weft", "-m", plain, "--find-by", "0.5"
+        )
         assert not (tmp_path / "x.weft").exists()
 
     def test_a_named_file_that_cannot_be_read(self, notes, model, run):

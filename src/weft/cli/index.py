@@ -74,6 +74,10 @@ def index(
         float | None,
         typer.Option(help="Pool similar tokens to this share of the vectors in a new index: 0.2 for a fifth."),
     ] = None,
+    find_by: Annotated[
+        float | None,
+        typer.Option(help="Find by this part of the tokens, the most salient, and rank by all, for a new index."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use; default all.")] = None,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show a progress bar; on by default in a terminal.")
@@ -98,7 +102,7 @@ def index(
     found = find(paths, selection, summary.skipped.append)
     if not found:
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
-    opened, fresh = _open(output, model, bits, beta_d, keep)
+    opened, fresh = _open(output, model, bits, beta_d, keep, find_by)
     with opened:
         try:
             opened.add_found(
@@ -134,16 +138,33 @@ def index(
 
 
 def _open(
-    output: Path, model: str | None, bits: int | None, beta_d: float | None, keep: float | None
+    output: Path,
+    model: str | None,
+    bits: int | None,
+    beta_d: float | None,
+    keep: float | None,
+    find_by: float | None,
 ) -> tuple[TextIndex, bool]:
     """Open the index or make it; return it, locked, and whether it is new."""
     fresh = not is_taken(output)
     opened = TextIndex.open(
-        output, create=True, model=model, bits=8 if bits is None else bits, beta_d=beta_d, keep=keep, lock=True
+        output,
+        create=True,
+        model=model,
+        bits=8 if bits is None else bits,
+        beta_d=beta_d,
+        keep=keep,
+        find_by=find_by,
+        lock=True,
     )
     try:
         stored = opened.index
-        settings = (("--bits", bits, stored.bits), ("--beta-d", beta_d, stored.beta_d), ("--keep", keep, stored.keep))
+        settings = (
+            ("--bits", bits, stored.bits),
+            ("--beta-d", beta_d, stored.beta_d),
+            ("--keep", keep, stored.keep),
+            ("--find-by", find_by, stored.find_by),
+        )
         for option, asked, made in settings:
             if asked is not None and asked != made:
                 how = f"without {option}, not with" if made is None else f"with {option} {made}, not"

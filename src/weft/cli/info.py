@@ -29,7 +29,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "passages": f"{found['documents']:,}",
         "tokens": f"{found['tokens']:,}, of {found['dim']} dimensions",
         "size": _size(found["bytes"]),
-        "bits": str(found["bits"]) + "".join(_part(found, name) for name in ("beta_d", "keep")),
+        "bits": str(found["bits"]) + "".join(_part(found, name) for name in ("beta_d", "keep", "find_by")),
         "segments": f"{found['segments']:,}" + _deleted(found),
         "alignment": found["alignment"],
         "model": found["model"] or _model(found["encoder_fingerprint"]),

@@ -150,7 +150,8 @@ class _Run:
         # The index decides which saliences it keeps. Those that only rank tokens must not come to weigh in one that
         # was made without saying so.
         weighs_more = index.salience_weighs and not encoder.salience_weighs
-        self.salience = encoder.has_salience and (index.beta_d is not None or index.keep is not None or not weighs_more)
+        chooses = any(part is not None for part in (index.beta_d, index.keep, index.find_by))
+        self.salience = encoder.has_salience and (chooses or not weighs_more)
         self.seen: dict[str, tuple[str, str]] = {}  # by id: where it stands, and its hash
         self._files: dict[Path, str] = {}
         self.pending: list[_Pending] = []

@@ -15,6 +15,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
     "encoder": (str,),
     "beta_d": (float, int, type(None)),
     "keep": (float, int),
+    "find_by": (float, int),
     "weights": (bool,),
     "reading": (bool,),
     "model": (str,),
@@ -64,7 +65,7 @@ def checked_settings(stored: dict[str, Any], file: Path) -> dict[str, Any]:
                 raise CorruptIndexError(f"{file}: damaged: the setting {name!r} is {value!r}")
     if not 1 <= stored["dim"] <= 65536 or stored["bits"] not in (8, 4, 2):
         raise CorruptIndexError(f"{file}: damaged: dimension {stored['dim']}, bits {stored['bits']}")
-    for name in ("beta_d", "keep"):
+    for name in ("beta_d", "keep", "find_by"):
         if stored.get(name) is not None and not 0 < stored[name] <= 1:
             raise CorruptIndexError(f"{file}: damaged: the setting {name!r} is {stored[name]!r}")
     return stored

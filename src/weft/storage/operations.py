@@ -35,12 +35,14 @@ class NewSegment:
         return sum(int(piece.lengths.sum()) for piece in self.pieces)
 
 
-def new_segments(operations: Sequence[Operation], *, reading: bool, weighs: bool) -> list[NewSegment]:
+def new_segments(
+    operations: Sequence[Operation], *, reading: bool, weighs: bool, find_by: float | None = None
+) -> list[NewSegment]:
     """Return the segments that additions make: one, unless they differ in what their tokens have beside vectors."""
     groups: dict[object, NewSegment] = {}
     for operation in operations:
         if isinstance(operation, Addition):
-            piece = Given(operation.vectors, reading=reading, weighs=weighs)
+            piece = Given(operation.vectors, reading=reading, weighs=weighs, find_by=find_by)
             group = groups.setdefault((piece.dtype.str, piece.columns), NewSegment())
             group.pieces.append(piece)
             group.documents.append(operation.documents)

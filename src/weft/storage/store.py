@@ -65,6 +65,7 @@ class Store:
         self.bits: int = settings["bits"]
         self.beta_d: float | None = settings["beta_d"]
         self.keep: float | None = settings.get("keep")
+        self.find_by: float | None = settings.get("find_by")
         self.salience_weighs: bool = settings.get("weights", True)
         self.reads: bool = settings.get("reading", True)
         self.model: str = settings.get("model", "")
@@ -86,6 +87,7 @@ class Store:
         bits: int = 8,
         beta_d: float | None = None,
         keep: float | None = None,
+        find_by: float | None = None,
         salience_weighs: bool = True,
         model: str = "",
         reading: bool = True,
@@ -108,6 +110,9 @@ class Store:
         keep : float, optional
             Store this part of each document's vectors: similar tokens are pooled, and below a fifth the least salient
             are left out first (`weft.storage.pooling`). Not together with `beta_d`.
+        find_by : float, optional
+            Find documents by this part of their tokens, the most salient, and rank them by all: ALIGNER's own protocol
+            (§3.2, β_d). Everything is stored; lists are shorter and read faster. Not together with `beta_d` or `keep`.
         salience_weighs : bool
             Whether saliences weigh the scores (ALIGNER eq. 2), or only choose the tokens that β_d and β_q keep.
         model : str
@@ -127,6 +132,10 @@ class Store:
             keep = check_fraction(keep, "keep", "Store.create")
             if beta_d is not None:
                 raise invalid("keep", "Store.create", "left out where beta_d is given", keep)
+        if find_by is not None:
+            find_by = check_fraction(find_by, "find_by", "Store.create")
+            if beta_d is not None or keep is not None:
+                raise invalid("find_by", "Store.create", "left out where beta_d or keep is given", find_by)
         if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 65536:
             raise invalid("dim", "Store.create", "an integer from 1 to 65536", dim)
         folder = Path(folder)
@@ -141,6 +150,8 @@ class Store:
         }
         if keep is not None:
             settings["keep"] = keep
+        if find_by is not None:
+            settings["find_by"] = find_by
         catalogue = created(folder, settings)
         try:
             return cls(folder, catalogue, merge=merge)
@@ -312,7 +323,7 @@ class Store:
         int
             How many documents were there to be deleted.
         """
-        segments = new_segments(operations, reading=self.reads, weighs=self.salience_weighs)
+        segments = new_segments(operations, reading=self.reads, weighs=self.salience_weighs, find_by=self.find_by)
         with self.view() as view:
             there = view.tokens
         with self._commits.writing(), ExitStack() as stack:
@@ -395,6 +406,7 @@ class Store:
                 "bits": self.bits,
                 "beta_d": self.beta_d,
                 "keep": self.keep,
+                "find_by": self.find_by,
                 "salience_weighs": self.salience_weighs,
                 "reading": self.reads,
                 "bytes": sum(_size(path) for path in self.folder.rglob("*")),

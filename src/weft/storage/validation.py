@@ -23,6 +23,7 @@ _KINDS: dict[str, tuple[str, int]] = {
     "span_lengths": ("u1", 1),
     "span_listed": ("<i4", 2),
     "shades": ("u1", 1),
+    "finds": ("u1", 1),
     "values": ("<f2 <f4", 2),
     "codes": ("u1", 2),
     "cell_codes": ("u1", 2),

@@ -83,6 +83,7 @@ class TextIndex(Writing, Asynchronous):
         bits: int = 8,
         beta_d: float | None = None,
         keep: float | None = None,
+        find_by: float | None = None,
         lock: bool = False,
         on_damage: str = "raise",
     ) -> Self:
@@ -97,7 +98,7 @@ class TextIndex(Writing, Asynchronous):
         model : str or Path, optional
             A model's folder or name, loaded at once. By default the one that the index remembers, loaded when it is
             needed; of a new index, the one that comes with weft.
-        bits, beta_d, keep
+        bits, beta_d, keep, find_by
             Of a new index, as for `Index.create`.
         lock : bool
             Take the writer's lock now and keep it, before work that would be in vain without it.
@@ -107,7 +108,7 @@ class TextIndex(Writing, Asynchronous):
         """
         path, wanted = Path(path), None if model is None else str(model)
         new = create and not is_taken(path)
-        made = cls._create(path, wanted, bits, beta_d, keep) if new else cls(open_index(path, on_damage))
+        made = cls._create(path, wanted, bits, beta_d, keep, find_by) if new else cls(open_index(path, on_damage))
         try:
             if lock:
                 made.lock()
@@ -119,10 +120,21 @@ class TextIndex(Writing, Asynchronous):
         return made
 
     @classmethod
-    def _create(cls, path: Path, model: str | None, bits: int, beta_d: float | None, keep: float | None) -> Self:
+    def _create(
+        cls,
+        path: Path,
+        model: str | None,
+        bits: int,
+        beta_d: float | None,
+        keep: float | None,
+        find_by: float | None,
+    ) -> Self:
         encoder = Encoder.load(model)
-        if beta_d is not None and not encoder.has_salience:
-            raise InvalidParameterError(f"beta_d must be left out: {encoder.name} has no saliences to choose tokens by")
+        for name, value in (("beta_d", beta_d), ("find_by", find_by)):
+            if value is not None and not encoder.has_salience:
+                raise InvalidParameterError(
+                    f"{name} must be left out: {encoder.name} has no saliences to choose tokens by"
+                )
         index = Index.create(
             path,
             encoder.dim,
@@ -130,6 +142,7 @@ class TextIndex(Writing, Asynchronous):
             bits=bits,
             beta_d=beta_d,
             keep=keep,
+            find_by=find_by,
             salience_weighs=encoder.salience_weighs,
             model=model_reference(model),
         )

@@ -181,6 +181,8 @@ class Made:
     """(T,) where saliences weigh scores"""
     pair_weights: Floats | None = None
     """What documents weigh at the centroids of `pairs`"""
+    finds: Bytes | None = None
+    """(T,) 1 where documents are found by a token; None: by all"""
 
     @property
     def tokens(self) -> int:
@@ -200,16 +202,22 @@ class Made:
         """Centroids and documents: of all tokens that are new, and the pairs that are copied."""
         offsets = self.incoming.offsets
         documents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
-        new = self.assigned >= 0
+        new = self._listed
         centroid = np.concatenate([self.assigned[new].astype(np.int64), self.pairs[0]])
         return centroid, np.concatenate([documents[new], self.pairs[1]])
+
+    @property
+    def _listed(self) -> NDArray[np.bool_]:
+        """(T,) the new tokens that documents are found by."""
+        new: NDArray[np.bool_] = self.assigned >= 0
+        return new if self.finds is None else new & (self.finds != 0)
 
     def weights(self) -> Weights | None:
         """Return what documents weigh, where saliences weigh scores."""
         if self.salience is None:
             return None
         offsets = self.incoming.offsets
-        own = self.salience[self.assigned >= 0]
+        own = self.salience[self._listed]
         of_pairs = np.zeros(len(self.pairs[0]), np.float32) if self.pair_weights is None else self.pair_weights
         centroid, documents = self._listings()
         _, place = np.unique(centroid * (len(offsets) - 1) + documents, return_inverse=True)

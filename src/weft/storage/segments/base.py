@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from weft.storage.codecs.base import Codec
     from weft.storage.segments.coded import CodedSegment
 
-COLUMNS = ("token_ids", "salience", "span_steps", "span_lengths", "shades")
-"""Arrays with an entry for each token that any segment may have: ids, weights; and for reading, spans and saliences."""
+COLUMNS = ("token_ids", "salience", "span_steps", "span_lengths", "shades", "finds")
+"""Arrays with an entry for each token that any segment may have: ids, weights; for reading, spans and saliences; and
+whether documents are found by it."""
 CHUNK_TOKENS = 20_000
 
 

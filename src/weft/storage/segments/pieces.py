@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.storage.arrays import release
 from weft.storage.codecs.clustering import CHUNK, Floats, encode
+from weft.storage.pruning import kept
 from weft.storage.segments.base import Segment, in_parts
 from weft.storage.segments.reading import pack_salience, pack_spans
 from weft.types import TokenVectors
@@ -53,9 +54,14 @@ class Piece(ABC):
 
 
 class Given(Piece):
-    """Vectors as they were given; `reading` keeps spans and, unless `weighs`, saliences for reading alone."""
+    """Vectors as they were given; `reading` keeps spans and, unless `weighs`, saliences for reading alone.
 
-    def __init__(self, vectors: TokenVectors, *, reading: bool = True, weighs: bool = True) -> None:
+    With `find_by`, documents are found by this part of their tokens, the most salient ones.
+    """
+
+    def __init__(
+        self, vectors: TokenVectors, *, reading: bool = True, weighs: bool = True, find_by: float | None = None
+    ) -> None:
         self.dim, self.dtype, self.lengths = vectors.dim, vectors.values.dtype, vectors.lengths
         self.ordinals = np.arange(len(vectors))
         self._values = vectors.values
@@ -71,6 +77,8 @@ class Given(Piece):
             self._apart = packed.listed
         if vectors.salience is not None and reading and not weighs:
             self._columns["shades"] = pack_salience(vectors.salience)
+        if find_by is not None:
+            self._columns["finds"] = kept(vectors, find_by, parameter="find_by").astype(np.uint8)
         self.columns = tuple(self._columns)
 
     def values(self) -> Iterator[NDArray[Any]]:

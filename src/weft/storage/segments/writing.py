@@ -35,7 +35,14 @@ FINEST = 4
 """up to this many times as many."""
 STEPS = 16
 """Scales in an octave."""
-_DTYPES = {"token_ids": "<i4", "salience": "<f4", "span_steps": "u1", "span_lengths": "u1", "shades": "u1"}
+_DTYPES = {
+    "token_ids": "<i4",
+    "salience": "<f4",
+    "span_steps": "u1",
+    "span_lengths": "u1",
+    "shades": "u1",
+    "finds": "u1",
+}
 
 
 def write_segment(
@@ -100,7 +107,14 @@ def trained(coded: Coded, codec: Codec, known: float | None) -> Made:
     spread = found.spread / np.float32(scale)
     book = Codebook(matrix, scale, found.cells, found.cell_starts, found.centroids, spread, joined.n_tokens)
     nothing = np.zeros(0, np.int64)
-    return Made(coded, book, found.assigned, (nothing, nothing), salience=_saliences(joined))
+    return Made(
+        coded,
+        book,
+        found.assigned,
+        (nothing, nothing),
+        salience=_column(joined, "salience"),
+        finds=_column(joined, "finds"),
+    )
 
 
 def _scale(largest: float, known: float | None) -> float:
@@ -113,7 +127,7 @@ def _scale(largest: float, known: float | None) -> float:
 def extended(coded: Coded, donor: CodedSegment) -> Made | None:
     """Code documents with the codebook of a segment that many of them come from; None where it does not fit."""
     book, joined = donor.codebook(), coded.joined
-    salience, weights = _saliences(joined), donor.codec.list_weights(donor.arrays)
+    salience, weights = _column(joined, "salience"), donor.codec.list_weights(donor.arrays)
     if salience is not None and weights is None:  # an older segment
         return None
     if book is None or joined.n_tokens > GROWN * book.trained:
@@ -143,14 +157,14 @@ def extended(coded: Coded, donor: CodedSegment) -> Made | None:
     stay = place[documents] >= 0
     pairs = centroids[stay], place[documents][stay]
     pair_weights = None if salience is None or weights is None else weights[stay]
-    return Made(coded, book, assigned, pairs, donor.arrays, copied, salience, pair_weights)
+    return Made(coded, book, assigned, pairs, donor.arrays, copied, salience, pair_weights, _column(joined, "finds"))
 
 
-def _saliences(joined: Joined) -> NDArray[np.float32] | None:
-    """The saliences that weigh, of all tokens."""
-    if "salience" not in joined.pieces[0].columns:
+def _column(joined: Joined, name: str) -> NDArray[Any] | None:
+    """A column of all tokens; None where they have none."""
+    if name not in joined.pieces[0].columns:
         return None
-    return np.concatenate([np.zeros(0, np.float32), *joined.column("salience")])
+    return np.concatenate([np.zeros(0, _DTYPES[name]), *joined.column(name)])
 
 
 def _outside(rotated: NDArray[np.float32], scale: float) -> bool:
