@@ -122,7 +122,7 @@ def test_another_alignment_shows_how_the_order_moves(page, reader, texts):
     for label, options in {
         "Top-k": {"alignment": "top-k:4"},
         "Top-p": {"alignment": "top-p:0.02"},
-        "XTR": {"alignment": "xtr"},
+        "MaxSim": {"alignment": "sum-of-max"},
         "Hybrid": {"hybrid": "blend"},
         "Best match": {},
     }.items():
@@ -135,6 +135,20 @@ def test_another_alignment_shows_how_the_order_moves(page, reader, texts):
             moved = "new" if old is None else "=" if old == place else f"{'▲▼'[old < place]}{abs(old - place)}"
             assert said.endswith(moved)
         before = expected
+
+
+def test_the_own_alignment_of_an_index_is_offered_once(page, start, index, reader):
+    """It is "Best match"; an address that names it shows the same."""
+    page.goto(f"{reader.url}/?q=moon&a=xtr")
+    page.wait_for_selector("weft-result mark")
+    labels = page.locator("#alignments label").all_inner_texts()
+    assert labels == ["Best match", "MaxSim", "Top-k", "Top-p", "Hybrid"]
+    assert page.is_checked("#alignments input[value='']")
+    with TextIndex.open(index) as texts:
+        texts.index.remember_alignment("sum-of-max")
+    page.goto(start(index).url)
+    page.wait_for_selector("#empty h2")
+    assert page.locator("#alignments label").all_inner_texts() == ["Best match", "Top-k", "Top-p", "XTR", "Hybrid"]
 
 
 def test_filters_come_from_the_metadata_with_counts(page, reader, texts):
@@ -233,6 +247,11 @@ def test_a_phone_shows_all_of_it(page, reader):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.get_attribute("#filters", "open") is None  # out of the way until asked for
     assert page.locator("weft-result").first.bounding_box()["y"] < 740
+    page.click("weft-result >> nth=0 >> text=Why?")
+    page.wait_for_selector(".heat")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.click("weft-result >> nth=0 >> text=Why?")  # the button is still within reach
+    page.wait_for_selector(".heat", state="detached")
 
 
 def test_a_key_is_asked_for(page, start, built):

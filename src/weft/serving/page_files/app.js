@@ -8,8 +8,9 @@ import "./result.js";
 import { askForKey, openAdding, openDocument } from "./windows.js";
 
 const PAUSE = 40; // milliseconds without a key press after which to search
-const ALIGNMENTS = [
-  ["", "Best match", "The index's own alignment: as a rule the sum over query words of the best similarity"],
+const ALIGNMENTS = [ // the index's own is not listed twice
+  ["", "Best match", "The index's own alignment"],
+  ["sum-of-max", "MaxSim", "The best document word for each query word, summed"],
   ["top-k:4", "Top-k", "The four best document words for each query word"],
   ["top-p:0.02", "Top-p", "The best 2 % of the document's words for each query word"],
   ["xtr", "XTR", "Only words that were retrieved, the others imputed"],
@@ -23,6 +24,7 @@ let timer = 0;
 let last = null; // the search that is shown: what it asked, and the order it gave
 
 const info = () => indexes.find((one) => one.name === state.index);
+const offered = () => ALIGNMENTS.filter(([name]) => name !== info()?.alignment);
 
 // -- the address ---------------------------------------------------------------------------------
 
@@ -30,7 +32,7 @@ function read() {
   const given = new URLSearchParams(location.search);
   state.index = indexes.some((one) => one.name === given.get("index")) ? given.get("index") : indexes[0]?.name ?? "";
   state.query = given.get("q") ?? "";
-  state.alignment = ALIGNMENTS.some(([name]) => name === given.get("a")) ? given.get("a") : "";
+  state.alignment = offered().some(([name]) => name === given.get("a")) ? given.get("a") : "";
   state.chosen = new Map();
   for (const part of given.getAll("f")) {
     try {
@@ -164,7 +166,7 @@ function controls() {
   by("index").hidden = indexes.length < 2;
   by("add").hidden = !info()?.writable;
   const [legend] = by("alignments").children;
-  by("alignments").replaceChildren(legend, ...ALIGNMENTS.map(([name, label, said]) => h("label", { title: said },
+  by("alignments").replaceChildren(legend, ...offered().map(([name, label, said]) => h("label", { title: name ? said : `${said}: ${info()?.alignment ?? ""}` },
     h("input", { type: "radio", name: "alignment", value: name, checked: name === state.alignment, onchange: () => { state.alignment = name; search(); } }), h("span", {}, label))));
 }
 
