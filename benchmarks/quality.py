@@ -231,7 +231,7 @@ def main() -> None:
     lines = report(options, results)
     print("\n".join(lines))
     if options.write:
-        write_section("quality", f"Quality of models: {NDCG}", lines)
+        write_section("quality-whole", f"Quality of models on whole collections: {NDCG}", lines)
 
 
 def report(options: argparse.Namespace, results: Results) -> list[str]:
@@ -244,7 +244,8 @@ def report(options: argparse.Namespace, results: Results) -> list[str]:
     lines = [
         "Command: `python benchmarks/quality.py --data FOLDER --cache FOLDER --base FOLDER "
         f"--documents {options.documents} --queries {options.queries} --collections {' '.join(options.collections)} "
-        f"--write`. Documents of up to 256 tokens, exact scores, int8 graphs, up to {options.queries} queries a split. "
+        f"--write`; {model.name}, fingerprint `{model.fingerprint}`. Documents of up to 256 tokens, exact scores, "
+        f"int8 graphs, up to {options.queries} queries a split. "
         "Numbers in brackets are documents: whole collections, or pools of larger ones (the judged documents, BM25's "
         "best and a random rest), which compare rows with each other only. Trained on: the training splits of "
         f"{', '.join(sorted(TRAINED))}. β_d: the most salient part of the tokens; keep: similar tokens pooled.",
