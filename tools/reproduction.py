@@ -34,6 +34,7 @@ TABLES = {
     "gold-tokens": r"gold-tokens",
     "lexical-tokens": r"lexical-tokens",
     "score-density": r"density",
+    "low-rank": r"(?!)",  # of flan-t5-small 96 rows, a head each
     "flops": r"formula|scoring|engine-all",
 }
 """Which tables of an experiment are shown, by the beginning of their names; of others all."""
