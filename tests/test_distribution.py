@@ -9,7 +9,7 @@ import weft
 from weft.errors import missing_extra
 
 ROOT = Path(__file__).parent.parent
-WRONG = re.compile(r"pip install ['\"]?weft(?!-search)\b|\bweft\[[a-z]")
+WRONG = re.compile(r"pip install ['\"]?weft(?![-\w])|\bweft\[[a-z]")
 
 
 def texts():
