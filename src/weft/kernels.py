@@ -75,6 +75,7 @@ def score_ragged(
     alignment: Alignment | str = "sum-of-max",
     *,
     threads: int = 1,
+    full_lengths: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
     """Score every document for every query: rel(Q, D) = 1/Z · Σ S∘A (ALIGNER eq. 1-2).
 
@@ -87,6 +88,8 @@ def score_ragged(
         Among equal similarities the first document token is selected.
     threads : int
         How many threads share the documents. The scores are the same to the last bit for any number.
+    full_lengths : array of int, shape (documents,), optional
+        How many tokens documents had before they were pruned: what top-p counts (ALIGNER §3.1).
 
     Returns
     -------
@@ -106,7 +109,7 @@ def score_ragged(
     owner = "score_ragged"
     _check_dimensions(queries, documents, "queries", owner)
     check_count(threads, "threads", owner)
-    chosen, k = _selection(alignment, documents.lengths, owner)
+    chosen, k = _selection(alignment, documents.lengths, owner, full_lengths)
     simd_level()  # an unsupported WEFT_SIMD must not reach the kernels
 
     shape = (len(queries), len(documents))
@@ -132,7 +135,11 @@ def score_ragged(
 
 
 def aligned_pairs(
-    query: TokenVectors, documents: TokenVectors, alignment: Alignment | str = "sum-of-max"
+    query: TokenVectors,
+    documents: TokenVectors,
+    alignment: Alignment | str = "sum-of-max",
+    *,
+    full_lengths: NDArray[np.int64] | None = None,
 ) -> list[Hits]:
     """Return the token pairs that `score_ragged` sums over, one `Hits` for each document.
 
@@ -146,6 +153,8 @@ def aligned_pairs(
     documents : TokenVectors
         Of the query's dimension.
     alignment : SumOfMax, TopK or TopP, or its string
+        As for `score_ragged`.
+    full_lengths : array of int, optional
         As for `score_ragged`.
 
     Examples
@@ -161,7 +170,7 @@ def aligned_pairs(
     _check_dimensions(query, documents, "query", owner)
     if len(query) != 1:
         raise invalid("query", owner, "a TokenVectors with one text", query)
-    _, k = _selection(alignment, documents.lengths, owner)
+    _, k = _selection(alignment, documents.lengths, owner, full_lengths)
     simd_level()
 
     per_document = query.n_tokens * (np.minimum(documents.lengths, 1) if k is None else k.astype(np.int64))
@@ -195,7 +204,7 @@ def _check_dimensions(queries: TokenVectors, documents: TokenVectors, name: str,
 
 
 def _selection(
-    alignment: Alignment | str, lengths: NDArray[np.int64], owner: str
+    alignment: Alignment | str, lengths: NDArray[np.int64], owner: str, full_lengths: NDArray[np.int64] | None
 ) -> tuple[Alignment, NDArray[np.int32] | None]:
     """Return the alignment and how many tokens each document may align per query token (None: one)."""
     chosen = Alignment.parse(alignment)
@@ -204,7 +213,9 @@ def _selection(
     if isinstance(chosen, TopK):
         return chosen, np.minimum(lengths, min(chosen.k, _INT32_MAX)).astype(np.int32)
     if isinstance(chosen, TopP):
-        return chosen, np.minimum(chosen.count(lengths), lengths).astype(np.int32)
+        return chosen, np.minimum(chosen.count(lengths if full_lengths is None else full_lengths), lengths).astype(
+            np.int32
+        )
     raise invalid("alignment", owner, "sum-of-max, top-k or top-p (weft.score knows the others)", str(chosen))
 
 

@@ -46,6 +46,7 @@ class _Entry(Struct):
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Entry)
 _COLUMNS = ("values", "offsets", "salience", "token_ids", "spans")
+_FULL_LENGTHS = "full_lengths"
 
 
 class ShardLog:
@@ -98,6 +99,9 @@ def _packed(operation: Operation) -> _Added | list[str]:
         for name in _COLUMNS
         if (array := getattr(operation.vectors, name)) is not None
     }
+    if operation.full_lengths is not None:
+        lengths = operation.full_lengths
+        arrays[_FULL_LENGTHS] = _Array(lengths.dtype.str, list(lengths.shape), np.ascontiguousarray(lengths).tobytes())
     texts = [document.text for document in documents]
     return _Added([d.id for d in documents], texts, [dict(d.metadata) for d in documents], arrays)
 
@@ -110,4 +114,5 @@ def _unpacked(row: _Added | list[str]) -> Operation:
         for name, array in row.arrays.items()
     }
     documents = [Document(*given) for given in zip(row.ids, row.texts, row.metadata, strict=True)]
-    return Addition(documents, TokenVectors(**arrays))
+    full_lengths = arrays.pop(_FULL_LENGTHS, None)
+    return Addition(documents, TokenVectors(**arrays), full_lengths)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weft.storage.catalogue import Catalogue
 from weft.storage.segments.pieces import Given
 from weft.types import Document, TokenVectors
@@ -16,6 +19,8 @@ class Addition(NamedTuple):
 
     documents: list[Document]
     vectors: TokenVectors
+    full_lengths: NDArray[np.int64] | None = None
+    """How many tokens documents had before they were pruned"""
 
 
 Operation = Addition | Sequence[str]
@@ -42,7 +47,9 @@ def new_segments(
     groups: dict[object, NewSegment] = {}
     for operation in operations:
         if isinstance(operation, Addition):
-            piece = Given(operation.vectors, reading=reading, weighs=weighs, find_by=find_by)
+            piece = Given(
+                operation.vectors, reading=reading, weighs=weighs, find_by=find_by, full_lengths=operation.full_lengths
+            )
             group = groups.setdefault((piece.dtype.str, piece.columns), NewSegment())
             group.pieces.append(piece)
             group.documents.append(operation.documents)

@@ -76,6 +76,13 @@ class Salvaged(Piece):
         self._salvage, self._source, self.ordinals = salvage, segment, ordinals
         self.dim, self.dtype, self.columns = segment.dim, segment.dtype, segment.columns
         self.lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
+        self.full_lengths = self._full_lengths(segment)
+
+    def _full_lengths(self, segment: Segment) -> NDArray[np.int64] | None:
+        try:
+            return segment.full_lengths(self.ordinals)
+        except CorruptIndexError:
+            return None  # top-p then counts what is there
 
     def _parts(self) -> Iterator[NDArray[np.int64]]:
         return in_parts(self._source, self.ordinals)

@@ -309,11 +309,13 @@ class Store:
             raise invalid("vectors", "add", f"one text for each of the {len(listed)} documents", len(vectors))
         if vectors.dim != self.dim:
             raise invalid("vectors", "add", f"of the index's dimension, {self.dim}", vectors.dim)
+        full_lengths = None
         if self.beta_d is not None and listed:
+            full_lengths = vectors.lengths
             vectors = prune(vectors, self.beta_d, parameter="beta_d")
         if self.keep is not None:
             vectors = pool(vectors, self.keep)
-        return Addition(listed, vectors)
+        return Addition(listed, vectors, full_lengths)
 
     def write(self, operations: Sequence[Operation], *, flat: bool = False) -> int:
         """Do additions and deletions (lists of ids), in their order, in one transaction.

@@ -17,6 +17,7 @@ from weft.storage.arrays import Arrays
 _KINDS: dict[str, tuple[str, int]] = {
     "offsets": ("<i8", 1),
     "documents": ("<i8", 1),
+    "full_lengths": ("<i4", 1),
     "token_ids": ("<i4", 1),
     "salience": ("<f4", 1),
     "span_steps": ("u1", 1),

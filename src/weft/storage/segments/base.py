@@ -73,7 +73,7 @@ class Segment(ABC):
             and self.dtype in (np.float16, np.float32)
             and 1 <= self.dim <= 65536
             and all(stored[name].shape == (self.n_tokens,) for name in self.columns)
-            and ("documents" not in stored or stored["documents"].shape == (len(self),))
+            and all(stored[name].shape == (len(self),) for name in ("documents", "full_lengths") if name in stored)
         )
 
     # -- what it holds -------------------------------------------------------------------------------
@@ -154,6 +154,13 @@ class Segment(ABC):
         """Return an array of `columns` for the tokens of some documents, checked; `rows` are their `token_rows`."""
         self._arrays.verify_rows(name, self.offsets[ordinals], self.offsets[ordinals + 1])
         return self._arrays[name][self.token_rows(ordinals) if rows is None else rows]
+
+    def full_lengths(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return how many tokens documents had before they were pruned; None where that is not stored."""
+        if "full_lengths" not in self._arrays:
+            return None
+        self._arrays.verify("full_lengths")
+        return self._arrays["full_lengths"][ordinals].astype(np.int64)
 
     def apart(self, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
         """Return the spans that are listed apart, (E, 3), tokens counted among those of these documents."""

@@ -308,8 +308,9 @@ class CodedSegment(Segment):
         """Score documents with the unrounded query under any alignment, a few thousand at a time."""
         parts = [np.zeros(0, np.float32)]
         for start in range(0, len(listed), AT_ONCE):
-            pair = self._compared(query, plan, listed[start : start + AT_ONCE].astype(np.int64))
-            parts.append(score_documents(*pair, plan.alignment, plan.threads))
+            some = listed[start : start + AT_ONCE].astype(np.int64)
+            pair = self._compared(query, plan, some)
+            parts.append(score_documents(*pair, plan.alignment, plan.threads, self.full_lengths(some)))
         ordinals = listed.astype(np.int64)
         return Found(ordinals, np.concatenate(parts), rest, partial(self._terms, query, plan, ordinals))
 
@@ -322,7 +323,8 @@ class CodedSegment(Segment):
     def _terms(
         self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> list[Terms]:
-        return aligned_terms(*self._compared(query, plan, ordinals[positions]), plan.alignment)
+        some = ordinals[positions]
+        return aligned_terms(*self._compared(query, plan, some), plan.alignment, self.full_lengths(some))
 
     def _search_exactly(self, query: TokenVectors, rotated: Floats, plan: Plan, allowed: Allowed) -> Found:
         """Find the certified best k under the stored codes, and what the best document left out can reach at most."""

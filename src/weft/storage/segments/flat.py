@@ -58,7 +58,7 @@ class FlatSegment(Segment):
             if plan.missing is not None:
                 return self._search_above(query, plan, plan.missing, ordinals)
             documents = self.select(ordinals)
-        scores = score_documents(query, documents, plan.alignment, plan.threads)
+        scores = score_documents(query, documents, plan.alignment, plan.threads, self.full_lengths(ordinals))
         return _best(ordinals, scores, plan, partial(self._terms, query, plan))
 
     @cached_property
@@ -81,7 +81,7 @@ class FlatSegment(Segment):
     def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
         if plan.missing is not None:
             return floor_terms(query, self.select(ordinals), plan.z(query.n_tokens), plan.missing)
-        return aligned_terms(query, self.select(ordinals), plan.alignment)
+        return aligned_terms(query, self.select(ordinals), plan.alignment, self.full_lengths(ordinals))
 
     def retrieve_tokens(
         self,

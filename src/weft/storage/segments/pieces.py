@@ -31,6 +31,8 @@ class Piece(ABC):
     """Where they come from"""
     ordinals: NDArray[np.int64]
     """Where they stand there"""
+    full_lengths: NDArray[np.int64] | None = None
+    """How many tokens documents had before they were pruned"""
 
     @abstractmethod
     def values(self) -> Iterator[NDArray[Any]]:
@@ -60,8 +62,15 @@ class Given(Piece):
     """
 
     def __init__(
-        self, vectors: TokenVectors, *, reading: bool = True, weighs: bool = True, find_by: float | None = None
+        self,
+        vectors: TokenVectors,
+        *,
+        reading: bool = True,
+        weighs: bool = True,
+        find_by: float | None = None,
+        full_lengths: NDArray[np.int64] | None = None,
     ) -> None:
+        self.full_lengths = full_lengths
         self.dim, self.dtype, self.lengths = vectors.dim, vectors.values.dtype, vectors.lengths
         self.ordinals = np.arange(len(vectors))
         self._values = vectors.values
@@ -105,6 +114,7 @@ class Kept(Piece):
         self.ordinals = ordinals
         self.dim, self.dtype, self.columns = segment.dim, segment.dtype, segment.columns
         self.lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
+        self.full_lengths = segment.full_lengths(ordinals)
 
     def _parts(self) -> Iterator[NDArray[np.int64]]:
         for some in in_parts(self.segment, self.ordinals):
@@ -139,6 +149,13 @@ class Joined:
     def n_tokens(self) -> int:
         """Tokens of all pieces."""
         return int(self.offsets[-1])
+
+    def full_lengths(self) -> NDArray[np.int64] | None:
+        """Return how many tokens documents had before they were pruned; None where none were."""
+        if all(piece.full_lengths is None for piece in self.pieces):
+            return None
+        every = [piece.lengths if piece.full_lengths is None else piece.full_lengths for piece in self.pieces]
+        return np.concatenate(every)
 
     def starts(self) -> list[int]:
         """Return the first token of each piece."""

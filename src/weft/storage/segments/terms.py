@@ -24,20 +24,29 @@ def similarities(query: TokenVectors, documents: TokenVectors) -> NDArray[np.flo
 
 
 def score_documents(
-    query: TokenVectors, documents: TokenVectors, alignment: Alignment, threads: int
+    query: TokenVectors,
+    documents: TokenVectors,
+    alignment: Alignment,
+    threads: int,
+    full_lengths: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
     """Score documents under any alignment, shape (documents,)."""
     if knows(alignment):
-        scores = score_ragged(query, documents, alignment, threads=threads)
+        scores = score_ragged(query, documents, alignment, threads=threads, full_lengths=full_lengths)
     else:
         scores = np.asarray(score(query, documents, alignment), dtype=np.float32)
     return scores.reshape(-1)
 
 
-def aligned_terms(query: TokenVectors, documents: TokenVectors, alignment: Alignment) -> list[Terms]:
+def aligned_terms(
+    query: TokenVectors,
+    documents: TokenVectors,
+    alignment: Alignment,
+    full_lengths: NDArray[np.int64] | None = None,
+) -> list[Terms]:
     """Return what the scores of some documents are the sums of."""
     if knows(alignment):
-        found = aligned_pairs(query, documents, alignment)
+        found = aligned_pairs(query, documents, alignment, full_lengths=full_lengths)
         return [
             _weighed(p, query, documents, alignment, start) for p, start in zip(found, documents.offsets, strict=False)
         ]

@@ -70,6 +70,9 @@ def write_segment(
     columns: Columns = {"offsets": joined.offsets.astype("<i8")}
     if numbers is not None:
         columns["documents"] = numbers.astype("<i8")
+    full_lengths = joined.full_lengths()
+    if full_lengths is not None:
+        columns["full_lengths"] = full_lengths.astype("<i4")
     for name in first.columns:
         columns[name] = Streamed(np.dtype(_DTYPES[name]), (tokens,), joined.column(name))
     if "span_steps" in first.columns:
