@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from weft.analysis.counting import SearchCounter, colbert_flops, xtr_flops
+from weft.search.tokens import one_in
 from weft.storage.arrays import Arrays
 from weft.storage.codecs import CODECS
 from weft.storage.codecs import clustering as codec
@@ -62,3 +63,14 @@ def test_stages_of_a_search(segment):
     assert counts["integer scores"] == 3 * (2 * refine * 13 * dim + refine * 13)
     brute = 3 * (2 * 52_000 * 8 + 52_000 + 4000)
     assert sum(counts.values()) < brute
+
+
+def test_what_xtr_takes_besides(segment):
+    query = np.eye(8, dtype=np.float32)[:3]
+    counter, dim = SearchCounter(segment), codec.padded_dim(8)
+    cells = 2 * 3 * len(counter._cells) * dim
+    # A sample of one token in so many, of which only those of near cells are compared; a small k′ takes a scan.
+    sampled = counter.count_last(query, 1000)
+    assert cells < sampled < cells + 3 * (2 * dim + 1) * (52_000 // one_in(1000))
+    assert counter.count_last(query, 52_000) <= cells + 3 * (2 * dim + 1) * (52_000 // one_in(52_000) + 1)
+    assert counter.count_last(query, 100) == 3 * 52_000 * (2 * dim + 1)

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import _native
+from weft.search.tokens import LEAST, RANK, SAMPLED, one_in
 from weft.storage.codecs.base import to_floats
 from weft.storage.codecs.sketch import SUB_VECTOR
-from weft.storage.segments.coded import CELLS, SKETCHED, CodedSegment
+from weft.storage.segments.coded import CELLS, NEAR, NEARER, SKETCHED, CodedSegment
 from weft.storage.segments.plan import SPARE
 
 SPREAD = _native.SPREAD
@@ -148,10 +149,31 @@ class SearchCounter:
         counts["final scores"] = 2 * n * dim * min(k + max(SPARE, k // 8), len(refined))
         return counts
 
+    def count_last(self, query: NDArray[np.float32], k_prime: int) -> int:
+        """Return what XTR takes besides: telling the k′-th similarity of each query token, by `weft.search.tokens`.
+
+        Where a sample tells it, that is laid out by cells, as it is from the third query on; else all is scanned.
+        """
+        segment, n = self.segment, len(query)
+        rotated = segment.rotate(query)
+        dim, tokens = int(rotated.shape[1]), segment.n_tokens
+        if tokens <= LEAST or RANK / k_prime >= SAMPLED:
+            return n * (2 * tokens * dim + tokens)
+        numbers = segment.arrays["sketches"][:: one_in(k_prime), :2].astype(np.int64)  # the cell's, in two bytes
+        sampled = np.bincount(numbers[:, 0] + 256 * numbers[:, 1], minlength=len(self._cells))
+        visited = max(round(len(self._cells) * max(NEAR, NEARER * k_prime / tokens)), 1)
+        nearest = np.argsort(-self._nearness(rotated), axis=1)[:, :visited]
+        return 2 * n * len(self._cells) * dim + (2 * dim + 1) * int(sampled[nearest].sum())
+
+    def _nearness(self, rotated: NDArray[np.float32]) -> NDArray[np.float32]:
+        """How near each cell is to each query token, (n, cells), wide ones nearer."""
+        lift = SPREAD * np.linalg.norm(rotated, axis=1, keepdims=True) * self._spread
+        near: NDArray[np.float32] = rotated @ self._cells.T + lift
+        return near
+
     def walk(self, rotated: NDArray[np.float32]) -> tuple[int, NDArray[np.int64]]:
         """Return how many centroids are compared with query tokens, and which of them have their lists read."""
-        near = rotated @ self._cells.T + SPREAD * np.linalg.norm(rotated, axis=1, keepdims=True) * self._spread
-        probed = np.argsort(-near, axis=1)[:, :CELLS]  # (n, cells probed)
+        probed = np.argsort(-self._nearness(rotated), axis=1)[:, :CELLS]  # (n, cells probed)
         scored, touched = 0, [np.zeros(0, np.int64)]
         for i, cells in enumerate(probed):
             own = np.concatenate([np.arange(self._starts[c], self._starts[c + 1]) for c in cells])

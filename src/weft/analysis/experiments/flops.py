@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from weft.alignment import XTR
 from weft.analysis.base import Experiment, Outcome
 from weft.analysis.counting import SearchCounter, colbert_bytes, colbert_flops, count_scoring, xtr_bytes, xtr_flops
 from weft.analysis.estimates import Interval, estimate
@@ -142,6 +143,7 @@ class Flops(Experiment):
             tokens = encoded.documents.n_tokens
             codec = codec_for(tokens, 8, tokens)
             coded, counts = codec is not None, dict[str, list[float]]()
+            k_prime, lasts = XTR().retrieves(tokens), list[int]()
             if coded:
                 path = Path(folder) / "pool.seg"
                 write_segment(path, [Given(plain)], codec)
@@ -152,6 +154,8 @@ class Flops(Experiment):
                     if coded
                     else {"all documents": len(query) * (2 * tokens * plain.dim + tokens + len(plain))}
                 )
+                if coded:
+                    lasts.append(counter.count_last(query.astype(np.float32), k_prime))
                 for stage, count in found.items():
                     counts.setdefault(stage, []).append(count)
         per_query = encoded.queries.lengths
@@ -160,6 +164,10 @@ class Flops(Experiment):
         total = estimate(np.sum(list(counts.values()), axis=0))
         rows: list[list[Cell]] = [[stage, *_cells(of), of.value / brute.value] for stage, of in means.items()]
         rows.append(["a search, all together", *_cells(total), total.value / brute.value])
+        if coded:
+            last, under_xtr = estimate(lasts), estimate(np.sum(list(counts.values()), axis=0) + lasts)
+            rows.append([f"xtr: the k′-th similarities, k′ = {k_prime:,}", *_cells(last), last.value / brute.value])
+            rows.append(["a search under xtr", *_cells(under_xtr), under_xtr.value / brute.value])
         rows.append(["brute force: every token of every document", *_cells(brute), 1.0])
         kind = "coded" if coded else "flat: too small for codes, all documents are scored"
         outcome.tables.append(
@@ -173,7 +181,8 @@ class Flops(Experiment):
         )
         if coded:
             outcome.findings.append(
-                f"{pool}: a search takes {total.value:.2e} operations, {total.value / brute.value:.1%} of brute force."
+                f"{pool}: a search takes {total.value:.2e} operations, {total.value / brute.value:.1%} of brute force; "
+                f"under xtr {under_xtr.value / total.value:.2f} times as many."
             )
         return means | {"brute force": brute}
 
