@@ -292,9 +292,10 @@ class TestCodebooks:
 
 
 @pytest.mark.parametrize(("size", "adds"), [(1, 128), (16, 64)])
-def test_as_many_segments_as_there_were_adds_count(tmp_path, size, adds):
+def test_as_many_segments_as_there_were_adds_count(tmp_path, size, adds, coded_from):
     """Documents that come in groups leave no more segments than as many single ones would."""
     most = 0
+    coded_from(40)
     with Index.create(tmp_path / "i", DIM, merge="inline") as index:
         for i in range(adds):
             index.add([f"d{i}-{j}" for j in range(size)], TokenVectors.from_list([np.ones((1, DIM))] * size))

@@ -178,7 +178,9 @@ class Merger:
 
     def _adds(self, view: View) -> int:
         """In how many adds such as the last ones the documents would have come."""
-        return view.documents // max(int(np.median(list(self._recent))), 1) if self._recent else view.documents
+        if not self._recent or view.tokens < 2 * CODED_TOKENS:  # until then most segments are flat, and cost little
+            return view.documents
+        return view.documents // max(int(np.median(list(self._recent))), 1)
 
     def _excess(self) -> float:
         """By how many segments there are more than the policy allows."""
