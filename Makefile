@@ -56,6 +56,10 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/python $(PIP) install -c constraints.txt --group bench
 	@touch $@
 
+$(VENV)/.cluster: $(VENV)/.ready
+	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation -Cbuild-dir=build/full -e ".[cluster]" --group cluster-test
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.ready
 	$(BIN)/python $(PIP) install -c constraints.txt --group docs
 	@touch $@
@@ -146,6 +150,11 @@ test-reliability: $(VENV)/.ready  ## the long ones with counts: 1,000 kills, pow
 	WEFT_TALLY=$(CURDIR)/build/reliability.jsonl $(BIN)/python -m pytest -q tests/faults -m slow \
 		-k "random_calls or however_often or every_place or for_long or for_a_minute or nothing_grows"
 
+# WEFT_RAY_SEARCHES=5000 asks for as many searches after each kill; WEFT_RAY_TALLY=FILE keeps the counts.
+.PHONY: test-cluster
+test-cluster: $(VENV)/.cluster  ## a real Ray of three nodes on loopback, killed part by part, and a store that speaks S3
+	WEFT_TEST_RAY=1 $(BIN)/python -m pytest -q tests/cluster/test_ray.py tests/cluster/test_store.py
+
 lint: $(VENV)/.lint  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -215,6 +224,11 @@ bench-stream: $(VENV)/.ready $(if $(filter-out 0,$(PEERS_N) $(GRAPH_N)),$(STREAM
 # `make bench-serving N=5000 SECONDS=3 SOAK=30 OUTPUT=build/serving/small.md` is a small run.
 SECONDS ?= 20
 SOAK    ?= 600
+
+.PHONY: bench-cluster
+bench-cluster: $(VENV)/.ready  ## what a router and shards cost beside one index, and the sizes of docs/notes/scale.md; four minutes
+	$(BIN)/python benchmarks/cluster/run.py
+	$(BIN)/python benchmarks/cluster/simulate.py
 
 .PHONY: bench-serving
 bench-serving: $(VENV)/.ready  ## weft serve under load: requests a second, latencies, CPU, memory; about half an hour

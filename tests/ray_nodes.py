@@ -1,4 +1,4 @@
-"""Real nodes of Ray on this machine: each one `ray start` in a process group of its own, on loopback."""
+"""Real nodes of Ray on this machine: each one `weft cluster up` in a process group of its own, on loopback."""
 
 import contextlib
 import os
@@ -12,17 +12,16 @@ import time
 from pathlib import Path
 
 TOKEN = "a-token-for-tests-only-0123456789abcdef"
+# The memory that others on this machine use is no reason to kill workers.
 QUIET = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": TOKEN,
-    "RAY_gcs_storage": "rocksdb",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "300",
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "4",
+    "RAY_memory_monitor_refresh_ms": "0",
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "OMP_NUM_THREADS": "1",
 }
@@ -42,7 +41,7 @@ class Nodes:
     def __init__(self, number, cpus=2):
         self.folder = Path(tempfile.mkdtemp(prefix="wr-", dir="/tmp"))  # Ray's sockets need short paths
         self.port, self.cpus = free_port(), cpus
-        self.environment = {**os.environ, **QUIET, "RAY_gcs_storage_path": str(self.folder / "gcs")}
+        self.environment = {**os.environ, **QUIET}
         self.address = f"127.0.0.2:{self.port}"  # Ray would take 127.0.0.1 for the machine's own address
         self.members = []
         try:
@@ -68,11 +67,11 @@ class Nodes:
         raise AssertionError(log.read_text()[-3000:])
 
     def _begin(self, at):
-        head = ("--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false")
-        command = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block"]
-        command += [f"--node-ip-address=127.0.0.{at + 2}", f"--num-cpus={self.cpus}", "--include-log-monitor=false"]
-        command += ["--object-store-memory=80000000", "--disable-usage-stats"]
-        command += [f"--address={self.address}"] if at else head
+        role = ["--join", self.address] if at else ["--port", self.port, "--storage", self.folder / "gcs"]
+        ray = [f"--num-cpus={self.cpus}", "--object-store-memory=200000000", "--include-log-monitor=false"]
+        ray += [] if at else [f"--temp-dir={self.folder}"]
+        weft = [sys.executable, "-m", "weft", "cluster", "up", "--host", f"127.0.0.{at + 2}"]
+        command = [*map(str, [*weft, *role]), *ray]
         path = self.folder / f"node{at}-{time.monotonic_ns()}.log"
         with path.open("wb") as log:
             options = {"stdout": log, "stderr": log, "env": self.environment, "start_new_session": True}
@@ -85,6 +84,10 @@ class Nodes:
                 return True
             time.sleep(0.05)
         return False
+
+    def having(self, pid):
+        """Return which node a process is on."""
+        return next(at for at, member in enumerate(self.members) if pid in children(member.pid))
 
     def kill(self, at):
         """Kill -9 everything of a node."""

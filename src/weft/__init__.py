@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from weft import _renamed
 from weft.alignment import Alignment, align, aligned, score
+from weft.cluster.connecting import connect, connect_async
 from weft.encoders import Encoder
 from weft.errors import InvalidParameterError, MissingExtraError, UnsupportedCPUError, WeftError
 from weft.kernels import simd_level, simd_levels
 from weft.search import Index
-from weft.serving import connect, connect_async
 from weft.text_index import Match, TextIndex
 from weft.types import Document, Hits, Ranking, Result, TokenVectors
 

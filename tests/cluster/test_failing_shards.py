@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import httpx2
 import pytest
@@ -83,3 +84,15 @@ def test_shards_ask_the_router_for_their_key(parts, tmp_path, key):
                 Running(*command, **({} if key is None else {"WEFT_SHARD_KEY": key}))
     finally:
         shard.stop()
+
+
+def test_a_replica_that_fails_for_days_rests_seconds():
+    from weft.cluster.replicas import REST_SECONDS, Replica
+
+    replica = Replica("http://127.0.0.1:1")
+    for _ in range(2000):
+        replica.bad()
+    assert replica.rests
+    assert replica._until - time.monotonic() <= 1.2 * REST_SECONDS[1]
+    replica.good()
+    assert not replica.rests

@@ -1,5 +1,6 @@
 """Versions of shards: published whole or not at all, checked when they are read, by whoever comes first."""
 
+import http.server
 import shutil
 import threading
 
@@ -169,3 +170,38 @@ def test_an_index_that_is_being_written_is_put_as_one_state(store, whole, tmp_pa
     with TextIndex.open(store.fetch_shard(shard, tmp_path / "here")) as copy:
         assert len(copy) == before
         assert not copy.check().problems
+
+
+class Failing(http.server.BaseHTTPRequestHandler):
+    """A service of S3 that cannot do anything today."""
+
+    def _fail(self):
+        self.send_response(503)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_GET = do_PUT = do_HEAD = _fail  # noqa: N815
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_service_that_fails_is_one_error(monkeypatch):
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.raises(StorageError, match=r"s3://notes.*cannot be listed"):
+            ShardStore("s3://notes").latest()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_other_addresses_are_refused():
+    with pytest.raises(DataError, match=r"a store is a folder or s3://bucket/prefix, not ftp://here"):
+        ShardStore("ftp://here")

@@ -9,8 +9,9 @@ from cluster_processes import Running
 from weft.cluster.building import Job, build_shard, publish
 from weft.cluster.log import ShardLog
 from weft.cluster.placing import shard_of
+from weft.cluster.replica import compact, open_replica
 from weft.cluster.store import ShardStore
-from weft.errors import CorruptIndexError, DataError
+from weft.errors import CorruptIndexError, DataError, StorageError
 from weft.serving.client import ServerError
 from weft.storage.operations import Addition
 
@@ -153,8 +154,6 @@ def test_a_killed_writer_loses_nothing_that_it_answered(cluster, built, tmp_path
 
 
 def test_two_writers_make_one_history(built, tmp_path):
-    from weft.cluster.replica import open_replica
-
     one, two = (open_replica(built, 1, tmp_path / name) for name in "ab")
     try:
         one.logged.catch_up()
@@ -176,8 +175,6 @@ def test_two_writers_make_one_history(built, tmp_path):
 
 
 def test_a_copy_goes_on_where_it_was(built, tmp_path):
-    from weft.cluster.replica import open_replica
-
     with open_replica(built, 0, tmp_path) as texts:
         texts.add({"again": "Once more."})
         at = texts.logged.position
@@ -185,6 +182,81 @@ def test_a_copy_goes_on_where_it_was(built, tmp_path):
         assert texts.logged.position == at
         assert "again" in texts
         assert not texts.check().problems
+
+
+def test_a_compacted_version_has_what_was_written_and_what_will_be(source, tmp_path):
+    store, job = ShardStore(tmp_path / "store"), Job.of([source], SHARDS)
+    for number in range(SHARDS):
+        build_shard(job, number, store)
+    first = publish(job, store)
+    with open_replica(store, 0, tmp_path / "old", version=1) as old:
+        old.add({"early": "Zebra one."})
+        made = compact(store, scratch=tmp_path)
+        assert (made.version, made.parent, made.documents) == (2, 1, first.documents + 1)
+        assert made.shards[1] == first.shards[1]  # nothing was written there
+        old.add({"late": "Zebra two."})  # the version before is still served
+        with open_replica(store, 0, tmp_path / "new") as new:
+            assert "early" in new
+            assert "late" not in new
+            new.logged.catch_up()
+            assert "late" in new
+            assert sorted(new) == sorted(old)
+            assert not new.check().problems
+    again = compact(store, scratch=tmp_path)
+    assert (again.version, again.documents) == (3, first.documents + 2)
+    assert compact(store, scratch=tmp_path) == again
+    assert not list(tmp_path.glob("weft-compact-*"))
+
+
+def test_a_replica_serves_what_it_has_while_the_store_fails(built, tmp_path):
+    with open_replica(built, 0, tmp_path / "a") as texts, open_replica(built, 0, tmp_path / "b") as other:
+        texts.logged.catch_up()
+        before = len(texts)
+        reachable, texts.logged.log._blobs = texts.logged.log._blobs, Unreachable()
+        with pytest.raises(StorageError):
+            texts.logged.catch_up()
+        with pytest.raises(StorageError):
+            texts.add({"nowhere": "It is not promised."})
+        assert "nowhere" not in texts
+        assert texts.search("ships", 5)
+        other.add({"beside": "Meanwhile."})
+        texts.logged.log._blobs = reachable
+        texts.logged.catch_up()
+        assert "beside" in texts
+        assert len(texts) > before
+
+
+class Unreachable:
+    """A store behind a broken line."""
+
+    url = "s3://far"
+
+    def read(self, key):
+        raise StorageError(f"{self.url}/{key} cannot be read: no route")
+
+    def create(self, key, data):
+        raise StorageError(f"{self.url}/{key} cannot be written: no route")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"), [("ray://", "HOST:PORT/NAME"), ("ray://a:1/b/c", "HOST:PORT/NAME"), ("ftp://a", "http://")]
+)
+def test_addresses_that_lead_nowhere_are_one_line(url, said):
+    with pytest.raises(ValueError, match=said):
+        weft.connect(url)
+
+
+def test_a_node_without_a_token_is_one_line(tmp_path):
+    from weft.cluster.nodes import command, environment
+
+    with pytest.raises(DataError, match="no token: run ray get-auth-token"):
+        environment({"HOME": str(tmp_path)})
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("one for all")
+    head = environment({"HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled"}, storage=tmp_path / "head")
+    assert head["RAY_AUTH_MODE"] == "token"  # whatever was set
+    assert head["RAY_gcs_storage_path"] == str(tmp_path / "head")
+    assert "--node-ip-address=10.0.0.7" in command("10.0.0.7", join=None)
 
 
 def test_a_damaged_entry_is_told(tmp_path):

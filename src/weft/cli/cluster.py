@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from weft.cli.opening import Model
-from weft.cli.serve import Host, KeysFile, Port, known_keys, server_room
+from weft.cli.index import Scope
+from weft.cli.opening import Model, shown
+from weft.cli.serve import ENVIRONMENT, Host, KeysFile, Port, known_keys, server_room
 from weft.errors import DataError, missing_extra
 
 cluster = typer.Typer(name="cluster", help="One index on many machines.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Option("--name", help="What clients call the index.")]
+IdScope = Annotated[Scope, typer.Option("--id-scope", help="Whether ids of rows are unique in their file, or in all.")]
 ShardKey = Annotated[
     str | None, typer.Option("--shard-key", envvar="WEFT_SHARD_KEY", help="The key that the shards' servers ask for.")
 ]
@@ -101,12 +104,30 @@ def _control() -> Any:
     return control
 
 
+@cluster.command("up", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def up(
+    context: typer.Context,
+    host: Annotated[str, typer.Option("--host", help="This machine's address in the private network.")] = "127.0.0.1",
+    join: Annotated[str | None, typer.Option("--join", metavar="HOST:PORT", help="The head; without: be it.")] = None,
+    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="Of the head.")] = 6379,
+    storage: Annotated[
+        Path, typer.Option("--storage", help="Where a head keeps what it knows, so that it can be started again.")
+    ] = Path("weft-head"),
+) -> None:
+    """Make this machine a node of a Ray cluster, until Ctrl-C or SIGTERM. Further options go to ray start."""
+    _control()
+    from weft.cluster import nodes
+
+    nodes.up(host, join=join, port=port, storage=storage.absolute(), more=context.args)
+
+
 @cluster.command("index")
 def index(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders all nodes can read.")],
     store: Annotated[str, typer.Option("-o", "--output", metavar="STORE", help="A folder or s3://bucket/prefix.")],
     shards: Annotated[int, typer.Option("--shards", help="How many parts.")] = 4,
     bits: Annotated[int, typer.Option("--bits", help="Bits a coordinate: 8, 4 or 2.")] = 8,
+    id_scope: IdScope = Scope.file,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes with a model.")] = None,
     address: Address = "auto",
     model: Model = None,
@@ -119,7 +140,8 @@ def index(
 
     named = None if model is None else str(model)
     with control.joined(address):
-        made = control.build(sources, store, shards, model=named, bits=bits, workers=workers, told=told)
+        options = {"model": named, "bits": bits, "id_scope": id_scope.value, "workers": workers}
+        made = control.build(sources, store, shards, told=told, **options)
     typer.echo(f"version {made.version}: {made.documents:,} passages in {len(made.shards)} shards")
 
 
@@ -138,8 +160,9 @@ def serve(
 ) -> None:
     """Serve a store by Ray: replicas of every shard, restarted for ever, and a router in front of them."""
     control = _control()
-    server_room().check_exposed(host, keys)
-    lines = None if keys is None else keys.read_text()
+    running = server_room()
+    running.check_exposed(host, known_keys(keys))  # bad lines are told here, not by the router
+    lines = os.environ.get(ENVIRONMENT, "").replace(";", "\n") or None if keys is None else keys.read_text()
     with control.joined(address):
         made = control.serve(
             name,
@@ -168,6 +191,21 @@ def roll(
     typer.echo(f"{name}: version {made.version} at {made.url}")
 
 
+@cluster.command("compact")
+def compact(
+    store: Store,
+    version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
+    scratch: Annotated[Path | None, typer.Option("--scratch", help="Where shards are worked on, one by one.")] = None,
+) -> None:
+    """Publish a version that holds all changes so far, for replicas to start fast. Writes go on meanwhile."""
+    server_room()
+    from weft.cluster.replica import compact as compacted
+    from weft.cluster.store import ShardStore
+
+    made = compacted(ShardStore(store), version=version, scratch=scratch)
+    typer.echo(f"version {made.version}: {made.documents:,} passages in {len(made.shards)} shards")
+
+
 @cluster.command("status")
 def status(name: Name = "index", address: Address = "auto") -> None:
     """Say which version is served, and where its replicas are."""
@@ -176,7 +214,8 @@ def status(name: Name = "index", address: Address = "auto") -> None:
         version, url, rows = control.status(name)
     typer.echo(f"{name}: version {version} at {url}")
     for row in rows:
-        typer.echo(f"{row.actor}\t{row.state}\t{row.node}\t{row.url}")
+        lag = "" if row.behind < 1 else f"\t{row.behind} changes behind"
+        typer.echo(f"{row.actor}\t{row.state}\t{row.node}\t{row.url}{lag}")
 
 
 @cluster.command("down")
@@ -188,29 +227,30 @@ def down(name: Name = "index", address: Address = "auto") -> None:
     typer.echo(f"{name}: {stopped} servers stopped")
 
 
-Url = Annotated[str, typer.Option("--url", help="Of the router.")]
+Url = Annotated[str, typer.Option("--url", help="Of the router, or ray://HOST:PORT/NAME.")]
 Key = Annotated[str | None, typer.Option("--key", envvar="WEFT_KEY", help="One that the router knows.")]
 
 
 @cluster.command("add")
 def add(
-    paths: Annotated[list[str], typer.Argument(metavar="FILE...", help="JSON lines with id, text and metadata.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders, as for weft index.")],
+    id_scope: IdScope = Scope.file,
     url: Url = "http://127.0.0.1:8080",
     key: Key = None,
 ) -> None:
     """Add documents to a cluster; what is there already is replaced."""
-    import json
+    from weft.cluster.connecting import connect
+    from weft.sources.files import read_sources
+    from weft.sources.find import Selection, find
+    from weft.sources.records import Fields
 
-    from weft.serving.client import connect
-    from weft.types import Document
+    def skipped(one: object) -> None:
+        typer.echo(f"weft: skipped {shown(str(one))}", err=True)
 
-    added = updated = 0
+    found = find(sources, Selection(), skipped)
     with connect(url, key=key) as remote:
-        for path in paths:
-            rows = (json.loads(line) for line in Path(path).read_text("utf-8").splitlines() if line.strip())
-            done = remote.add(Document(row.get("id", ""), row["text"], row.get("metadata", {})) for row in rows)
-            added, updated = added + done.added, updated + done.updated
-    typer.echo(f"{added:,} added, {updated:,} updated")
+        done = remote.add(source.read() for source in read_sources(found, Fields(scope=id_scope.value), skipped))
+    typer.echo(f"{done.added:,} added, {done.updated:,} updated, {done.unchanged:,} unchanged")
 
 
 @cluster.command("delete")
@@ -220,7 +260,7 @@ def delete(
     key: Key = None,
 ) -> None:
     """Remove documents from a cluster."""
-    from weft.serving.client import connect
+    from weft.cluster.connecting import connect
 
     with connect(url, key=key) as remote:
         typer.echo(f"{remote.delete(ids):,} passages removed")

@@ -9,10 +9,16 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from weft.errors import DataError, StorageError, WeftError, first_line, missing_extra
+
+TIMEOUT = timedelta(seconds=30)
+"""For each request to an S3-compatible service."""
+RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+"""Obstore tries again what failed in the service; by itself it would do so for three minutes."""
 
 
 class NoSuchBlobError(WeftError, FileNotFoundError):
@@ -126,7 +132,8 @@ class ObjectBlobs:
             raise missing_extra("obstore", "cluster", url) from None
         self.url, self._obstore = url.rstrip("/"), obstore
         plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://")
-        options: dict[str, Any] = {"client_options": {"allow_http": True}} if plain else {}
+        client = {"timeout": TIMEOUT, "connect_timeout": TIMEOUT, **({"allow_http": True} if plain else {})}
+        options: dict[str, Any] = {"client_options": client, "retry_config": RETRIES}
         try:
             self._store: Any = from_url(self.url, **options)
         except Exception as error:

@@ -39,14 +39,25 @@ class Job:
     shards: int
     model: str | None = None
     bits: int = 8
+    id_scope: str = "file"
+    """Whether ids of rows are those of their files, or their own: see `weft.sources.records.Fields`"""
     fingerprint: str = ""
     """Of the model"""
     files: str = ""
     """Of the files that the sources are: names, sizes and times"""
 
     @classmethod
-    def of(cls, sources: Sequence[str | Path], shards: int, *, model: str | None = None, bits: int = 8) -> Job:
+    def of(
+        cls,
+        sources: Sequence[str | Path],
+        shards: int,
+        *,
+        model: str | None = None,
+        bits: int = 8,
+        id_scope: str = "file",
+    ) -> Job:
         """Look at the sources and the model."""
+        Fields(scope=id_scope)  # refuses what is not known
         check_count(shards, "shards", "cluster index", 65536)
         paths = tuple(str(Path(source).absolute()) for source in sources)
         found = _found(paths)
@@ -54,7 +65,7 @@ class Job:
             raise DataError(f"nothing to index in {', '.join(map(str, sources))}")
         rows = sorted((str(one.path), one.size, one.path.stat().st_mtime_ns) for one in found)
         digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        return cls(paths, shards, model, bits, Encoder.load(model).fingerprint, digest)
+        return cls(paths, shards, model, bits, id_scope, Encoder.load(model).fingerprint, digest)
 
     @property
     def name(self) -> str:
@@ -77,7 +88,7 @@ def build_shard(job: Job, number: int, store: ShardStore, *, encoder: Encoder | 
     known = store.shard(name)
     if known is not None:
         return known
-    if job != Job.of(job.sources, job.shards, model=job.model, bits=job.bits):
+    if job != Job.of(job.sources, job.shards, model=job.model, bits=job.bits, id_scope=job.id_scope):
         raise DataError("the sources have changed since the build began: start it again")
     scratch = Path(tempfile.mkdtemp(prefix="weft-build-"))
     try:
@@ -85,7 +96,8 @@ def build_shard(job: Job, number: int, store: ShardStore, *, encoder: Encoder | 
         with TextIndex.open(path, create=True, model=job.model, bits=job.bits) as texts:
             if encoder is not None:
                 texts.encoder = encoder
-            mine = _mine(read_sources(_found(job.sources), Fields(), lambda _: None), number, job.shards)
+            fields = Fields(scope=job.id_scope)
+            mine = _mine(read_sources(_found(job.sources), fields, lambda _: None), number, job.shards)
             summary = texts.add_sources(mine, progress=False)
             texts.compact()
             _log.info("shard %s: %s", name, summary)

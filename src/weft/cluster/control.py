@@ -7,16 +7,17 @@ import logging
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from weft.cluster.building import Job, build_shard, publish
 from weft.cluster.current import current, set_current
 from weft.cluster.manifest import Manifest
-from weft.cluster.ray_actors import NAMESPACE, ROUTER, RouterActor, replica_name, start_replicas
+from weft.cluster.ray_actors import ASKED, NAMESPACE, ROUTER, RouterActor, node_ids, replica_name, start_replicas
 from weft.cluster.store import ShardStore
 from weft.errors import DataError, WeftError
 
@@ -63,6 +64,7 @@ def build(
     *,
     model: str | None = None,
     bits: int = 8,
+    id_scope: str = "file",
     workers: int | None = None,
     cpus: float = 1.0,
     told: Callable[[int, int, int], None] | None = None,
@@ -77,13 +79,15 @@ def build(
     shards : int
     model, bits
         As for `TextIndex.open`.
+    id_scope : str
+        "global" takes the ids of rows as they are.
     workers : int, optional
         Processes with a model; by default one for each node and `cpus`.
     cpus : float
         Of each worker.
     told : function of (shards done, shards, documents), optional
     """
-    job, where = Job.of(sources, shards, model=model, bits=bits), ShardStore(store)
+    job, where = Job.of(sources, shards, model=model, bits=bits, id_scope=id_scope), ShardStore(store)
     todo = [number for number in range(shards) if where.shard(job.shard(number)) is None]
     done, documents = shards - len(todo), 0
     if todo:
@@ -92,6 +96,7 @@ def build(
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
+        context.target_max_block_size = 2**20  # what tasks say is a line: without it Ray would keep 100 MB for each
         there: Any = ray.cluster_resources()
         most = workers or max(1, int(there.get("CPU", 1) // cpus))
         rows = ray.data.from_items([{"shard": number} for number in todo], override_num_blocks=len(todo))
@@ -135,44 +140,42 @@ def serve(
     seconds: float = WARM_SECONDS,
 ) -> Serving:
     """Start replicas of every shard and a router; return when it answers."""
+    there = _router_of(name)
+    if there is not None and (at := ray.get(there.url.remote(), timeout=60)):
+        raise WeftError(f"{name!r} is served already, at {at}: weft cluster roll, or weft cluster down first")
     where = ShardStore(store)
     chosen = version if version is not None else current(where) or where.latest().version
-    manifest = where.manifest(chosen)
-    # The same key for all who serve this cluster: a router that is restarted must be known to its shards.
-    secret = secrets.token_urlsafe(32)
-    settings = {
-        "secret": secret,
-        "model": model,
+    shards = len(where.manifest(chosen).shards)
+    nodes = node_ids()
+    if replicas > len(nodes):  # before anything is started
+        raise DataError(f"{replicas} replicas need as many nodes; the cluster has {len(nodes)}")
+    settings: dict[str, Any] = {
+        **{"store": store, "replicas": replicas, "cpus": cpus, "host": host, "port": port, "keys": keys},
+        **{"secret": secrets.token_urlsafe(32), "model": model, "threads": threads},
         "folder": folder or str(Path(tempfile.gettempdir()) / "weft-replicas"),
-        "threads": threads,
     }
     set_current(where, chosen)
-    actors = start_replicas(name, store, chosen, len(manifest.shards), replicas, cpus=cpus, **settings)
-    _warm(actors, seconds)
+    # The router waits for the shards. If it is there already this was begun before: it goes on as it was begun, for the
+    # servers know each other by their key.
     router = RouterActor.options(  # type: ignore[attr-defined]
         name=f"{name}/{ROUTER}",
         namespace=NAMESPACE,
         lifetime="detached",
         get_if_exists=True,
         num_cpus=0,
+        memory=ASKED,
         max_concurrency=4,
-    ).remote(name, store, replicas, host=host, port=port, secret=secret, keys=keys, model=model)
-    _Settings.options(  # type: ignore[attr-defined]
-        name=f"{name}/settings", namespace=NAMESPACE, lifetime="detached", get_if_exists=True, num_cpus=0
-    ).remote({"store": store, "replicas": replicas, "cpus": cpus, **settings})
+        scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[0], soft=True),
+    ).remote(name, settings)
+    settings = ray.get(router.settings.remote(), timeout=seconds)
+    _warm(_replicas_of(name, chosen, shards, settings), seconds)
     (url,) = _warm([router], seconds)
-    return Serving(url, chosen, len(manifest.shards), replicas)
+    return Serving(url, chosen, shards, settings["replicas"])
 
 
-@ray.remote(max_restarts=-1, max_task_retries=-1)
-class _Settings:
-    """What a cluster was started with, for `roll`."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._settings = settings
-
-    def get(self) -> dict[str, Any]:
-        return self._settings
+def _replicas_of(name: str, version: int, shards: int, settings: Mapping[str, Any]) -> list[Any]:
+    options = {key: settings[key] for key in ("cpus", "secret", "model", "folder", "threads")}
+    return start_replicas(name, settings["store"], version, shards, settings["replicas"], **options)
 
 
 def _warm(actors: Sequence[Any], seconds: float) -> list[str]:
@@ -189,28 +192,36 @@ def _warm(actors: Sequence[Any], seconds: float) -> list[str]:
     return urls
 
 
-def _router(name: str) -> Any:
+def _router_of(name: str) -> Any:
+    """Return the actor of a cluster's router, or None."""
     try:
         return ray.get_actor(f"{name}/{ROUTER}", NAMESPACE)
     except ValueError:
-        raise DataError(f"no cluster serves {name!r}: weft cluster serve STORE --name {name}") from None
+        return None
 
 
-def router_url(name: str) -> str:
+def _router(name: str) -> Any:
+    found = _router_of(name)
+    if found is None:
+        raise DataError(f"no cluster serves {name!r}: weft cluster serve STORE --name {name}")
+    return found
+
+
+def router_url(name: str, seconds: float = 30.0) -> str:
     """Return the address of a cluster's router."""
-    return str(ray.get(_router(name).url.remote(30.0), timeout=60))
+    return str(ray.get(_router(name).url.remote(seconds), timeout=seconds + 30))
 
 
 def roll(name: str, version: int | None = None, *, seconds: float = WARM_SECONDS) -> Serving:
     """Serve another version: its replicas are warmed first, then the router turns to them, then the old ones end."""
     router = _router(name)
-    settings: Any = ray.get(ray.get_actor(f"{name}/settings", NAMESPACE).get.remote(), timeout=60)
-    store, replicas, cpus = (settings.pop(key) for key in ("store", "replicas", "cpus"))
-    where, before = ShardStore(store), int(ray.get(router.served.remote(), timeout=60))
+    settings: Any = ray.get(router.settings.remote(), timeout=60)
+    where, before = ShardStore(settings["store"]), int(ray.get(router.served.remote(), timeout=60))
+    replicas = int(settings["replicas"])
     manifest = where.latest() if version is None else where.manifest(version)
     shards = len(manifest.shards)
     if manifest.version != before:
-        _warm(start_replicas(name, store, manifest.version, shards, replicas, cpus=cpus, **settings), seconds)
+        _warm(_replicas_of(name, manifest.version, shards, settings), seconds)
         set_current(where, manifest.version)
         until = time.monotonic() + seconds
         while ray.get(router.served.remote(), timeout=60) != manifest.version:
@@ -240,6 +251,8 @@ class ReplicaStatus(NamedTuple):
     state: str
     node: str
     url: str
+    behind: int = -1
+    """Changes that another replica of the shard has, and this one has not; -1 if unknown."""
 
 
 def status(name: str) -> tuple[int, str, list[ReplicaStatus]]:
@@ -248,18 +261,23 @@ def status(name: str) -> tuple[int, str, list[ReplicaStatus]]:
 
     router = _router(name)
     version = int(ray.get(router.served.remote(), timeout=60))
-    rows = []
+    rows, positions = [], {}
     for row in list_named_actors(all_namespaces=True):
         if row["namespace"] != NAMESPACE or not row["name"].startswith(f"{name}/") or row["name"].count("/") != 3:
             continue
         try:
             actor = ray.get_actor(row["name"], NAMESPACE)
-            asked: Any = [actor.url.remote(), actor.node.remote()]
-            url, node = ray.get(asked, timeout=5)
+            asked: Any = [actor.url.remote(), actor.node.remote(), actor.position.remote()]
+            url, node, positions[row["name"]] = ray.get(asked, timeout=5)
             rows.append(ReplicaStatus(row["name"], "warm" if url else "warming", node[:12], url))
         except (ValueError, ray.exceptions.RayError):
             rows.append(ReplicaStatus(row["name"], "restarting", "", ""))
-    return version, router_url(name), sorted(rows)
+    newest: dict[str, int] = {}
+    for actor_name, position in positions.items():
+        shard = actor_name.rpartition("/")[0]
+        newest[shard] = max(newest.get(shard, 0), position)
+    behind = {name: newest[name.rpartition("/")[0]] - at for name, at in positions.items() if at >= 0}
+    return version, router_url(name), sorted(row._replace(behind=behind.get(row.actor, -1)) for row in rows)
 
 
 def down(name: str) -> int:

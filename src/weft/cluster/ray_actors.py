@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ NAMESPACE = "weft"
 ROUTER = "router"
 LOOK_SECONDS = 0.5
 """How often a router asks Ray where replicas are."""
+ASKED = 2**20
+"""Bytes that servers ask Ray for: of an actor that asks for nothing it ignores the node. CPU would make a replica that
+is restarted wait for the end of a build."""
 _log = logging.getLogger("weft.cluster")
 
 
@@ -89,13 +92,19 @@ class ReplicaActor:
         place = Path(folder) / f"{version}-{shard}-{os.getpid()}"
         shutil.rmtree(place, ignore_errors=True)
         name = f"shard{shard}"
+        self._logged: Any = None
 
         def make() -> Any:
             texts = open_replica(ShardStore(store), shard, place, version=version, model=model)
+            self._logged = texts.logged
             return Server({name: replica(name, texts)}, keys=_keys(secret), page=False, threads=threads)
 
         self._server = _Server()
         self._server.start(make, str(ray.util.get_node_ip_address()), 0)
+
+    def position(self) -> int:
+        """Return the entry of the shard's log that it has come to."""
+        return -1 if self._logged is None else int(self._logged.position)
 
     def url(self, seconds: float = 0.0) -> str:
         """Return where it serves; empty as long as it is not warm."""
@@ -114,19 +123,10 @@ class ReplicaActor:
 class RouterActor:
     """The router: one address for all."""
 
-    def __init__(
-        self,
-        name: str,
-        store: str,
-        replicas: int,
-        *,
-        host: str,
-        port: int,
-        secret: str | None,
-        keys: str | None,
-        model: str | None,
-    ) -> None:
-        self._name, self._store, self._number, self._secret = name, ShardStore(store), replicas, secret
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Serve with the settings that `weft.cluster.control.serve` made; they are kept here for `roll`."""
+        self._name, self._settings, self._store = name, dict(settings), ShardStore(settings["store"])
+        self._number, self._secret, keys = settings["replicas"], settings["secret"], settings["keys"]
         self.version = 0
         self._urls: list[tuple[str, ...]] = []
         self._routed: Any = None
@@ -144,7 +144,7 @@ class RouterActor:
             while fleet is None:
                 time.sleep(LOOK_SECONDS)
                 fleet = self._found(version, len(manifest.shards))
-            encoder = Encoder.load(model or manifest.shards[0].settings.get("model") or None)
+            encoder = Encoder.load(settings["model"] or manifest.shards[0].settings.get("model") or None)
             alignment = str(manifest.shards[0].settings.get("alignment"))
 
             def routed(pool: Any, limits: Any) -> Any:
@@ -157,7 +157,11 @@ class RouterActor:
             threading.Thread(target=self._look, daemon=True).start()
             return server
 
-        self._server.start(make, host, port)
+        self._server.start(make, settings["host"], settings["port"])
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the cluster was started with."""
+        return self._settings
 
     def _wanted(self) -> int:
         version = current(self._store)
@@ -210,12 +214,18 @@ class RouterActor:
         return os.getpid()
 
 
+def node_ids() -> list[str]:
+    """Return the nodes that are alive, the head last: it has other things to do, and is missed most."""
+    known: Any = ray.nodes()
+    alive = [node for node in known if node["Alive"]]
+    return [n["NodeID"] for n in sorted(alive, key=lambda n: ("node:__internal_head__" in n["Resources"], n["NodeID"]))]
+
+
 def start_replicas(
     name: str, store: str, version: int, shards: int, replicas: int, *, cpus: float = 0.0, **options: Any
 ) -> list[Any]:
     """Start the replicas of a version, those of one shard on different nodes; return their actors."""
-    known: Any = ray.nodes()
-    nodes = sorted(node["NodeID"] for node in known if node["Alive"])
+    nodes = node_ids()
     if replicas > len(nodes):
         raise DataError(f"{replicas} replicas need as many nodes; the cluster has {len(nodes)}")
     made = []
@@ -229,15 +239,9 @@ def start_replicas(
                     lifetime="detached",
                     get_if_exists=True,
                     num_cpus=cpus,
+                    memory=ASKED,
                     max_concurrency=4,
                     scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
                 ).remote(store, version, shard, **options)
             )
     return made
-
-
-def free_port(host: str) -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

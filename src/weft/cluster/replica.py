@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from weft.cluster.following import Following, LoggedIndex, LoggedTexts
 from weft.cluster.log import ShardLog
+from weft.cluster.manifest import Manifest, Shard
 from weft.cluster.store import ShardStore
 from weft.errors import DataError
 from weft.search.encoder_of import load_encoder
@@ -34,8 +36,7 @@ def open_replica(
     if not 0 <= number < len(manifest.shards):
         raise DataError(f"version {manifest.version} has shards 0 to {len(manifest.shards) - 1}, not {number}")
     shard = manifest.shards[number]
-    path = store.fetch_shard(shard, folder / shard.name)
-    index = LoggedIndex.following(path, ShardLog(store.blobs, shard.log or shard.name), shard.at)
+    index = _followed(store, shard, folder)
     try:
         return LoggedTexts(index, load_encoder(index, model))
     except BaseException:
@@ -46,3 +47,37 @@ def open_replica(
 def replica(name: str, texts: LoggedTexts, *, writable: bool = True) -> Callable[..., Any]:
     """Return what `weft.serving.api.Server` takes in place of an index."""
     return lambda pool, limits: Following(name, texts, pool, limits, writable=writable)
+
+
+def _followed(store: ShardStore, shard: Shard, folder: Path) -> LoggedIndex:
+    path = store.fetch_shard(shard, folder / shard.name)
+    return LoggedIndex.following(path, ShardLog(store.blobs, shard.log or shard.name), shard.at)
+
+
+def compact(store: ShardStore, *, version: int | None = None, scratch: Path | None = None) -> Manifest:
+    """Publish a version with all changes that the logs hold, so that replicas have less to read when they start.
+
+    Changes go on meanwhile: the new shards follow the same logs, from the entries they were made after.
+
+    Parameters
+    ----------
+    store : ShardStore
+    version : int, optional
+        The one that is served; by default the newest.
+    scratch : path, optional
+        Where one shard after another is worked on.
+    """
+    manifest, newest = store.latest() if version is None else store.manifest(version), store.versions()[-1]
+    made = []
+    for shard in manifest.shards:
+        with tempfile.TemporaryDirectory(prefix="weft-compact-", dir=scratch) as folder:
+            with _followed(store, shard, Path(folder)) as index:
+                at = index.catch_up()
+                if at > shard.at:
+                    index.compact()
+                path = index.folder
+            log = shard.log or shard.name
+            made.append(shard if at == shard.at else store.put_shard(f"{log}-at-{at}", path, log=log, at=at))
+    if tuple(made) == manifest.shards:
+        return manifest
+    return store.publish(made, parent=newest, notes={**manifest.notes, "compacted": manifest.version})

@@ -61,7 +61,7 @@ class Replica:
         """Count a failure: the replica rests."""
         self.failed += 1
         self._failures += 1
-        seconds = min(REST_SECONDS[0] * 2 ** (self._failures - 1), REST_SECONDS[1])
+        seconds = min(REST_SECONDS[0] * 2 ** min(self._failures - 1, 10), REST_SECONDS[1])
         self._until = time.monotonic() + seconds * random.uniform(0.8, 1.2)
 
 

@@ -132,8 +132,16 @@ class ShardStore:
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptIndexError(f"{self.url}/{key}: damaged: {error}") from None
 
-    def put_shard(self, name: str, index: Path) -> Shard:
-        """Store the newest state of an index as a shard; one of this name that is there already is returned instead."""
+    def put_shard(self, name: str, index: Path, *, log: str = "", at: int = 0) -> Shard:
+        """Store the newest state of an index as a shard; one of this name that is there already is returned instead.
+
+        Parameters
+        ----------
+        name : str
+        index : path
+        log, at : str and int, optional
+            The log of the shard's changes, and the entry of it that the index has come to.
+        """
         if not NAME.fullmatch(name):
             raise invalid("name", "put_shard", "letters, digits, '.', '_' and '-'", name)
         known = self.shard(name)
@@ -154,7 +162,7 @@ class ShardStore:
                 file = path.relative_to(folder).as_posix()
                 files[file] = (path.stat().st_size, _digest(path))
                 self.blobs.create(f"{prefix}/{file}", path)
-        made = Shard(name, prefix, info["documents"], info["tokens"], settings, files)
+        made = Shard(name, prefix, info["documents"], info["tokens"], settings, files, log, at)
         if self.blobs.create(f"shards/{name}/shard.json", sealed(asdict(made))):
             return made
         known = self.shard(name)  # another attempt was first: its files count, ours are never looked at
