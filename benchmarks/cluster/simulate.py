@@ -231,6 +231,7 @@ class Assumed:
 ENGINES = {
     "search_ms_by_tokens": [(899_087, 1.93), (9_001_023, 4.32)],
     "bytes_per_token_by_bits": {"8": 155, "4": 74, "2": 40},
+    "index_cpu_s_per_million_tokens": 36,
 }
 """Of benchmarks/RESULTS.md, Engines: settings with a recall@10 of .99, 8 bits; other bits cost about the same CPU."""
 
@@ -304,6 +305,20 @@ def plan_lines(measured: Mapping[str, Any], assumed: Assumed) -> list[str]:
     return made
 
 
+def measured_lines(measured: Mapping[str, Any]) -> list[str]:
+    """Return the table of what `run.py` measured."""
+    return [
+        f"With {measured['documents']:,} documents and a load average of {measured['load']:.0f} before:",
+        "",
+        "| what | CPU |",
+        "| --- | ---: |",
+        f"| a router, for a query of 4 shards | {measured['router_ms']:.1f} ms |",
+        f"| a shard's server, for a query, beyond the search | {measured['shard_overhead_ms']:.1f} ms |",
+        f"| encoding a query | {measured['query_encode_ms']:.1f} ms |",
+        f"| encoding a million tokens | {measured['encode_cpu_s_per_million_tokens']:.0f} s |",
+    ]
+
+
 def queue_lines(measured: Mapping[str, Any], assumed: Assumed) -> list[str]:
     """Return the table of latencies."""
     made = [
@@ -334,6 +349,7 @@ def main() -> None:
 
     measured, assumed = read_measured(), Assumed()
     write_section("plan", "Sizes", plan_lines(measured, assumed), NOTE)
+    write_section("measured", "Measured", measured_lines(measured), NOTE)
     write_section("queues", "Latencies", queue_lines(measured, assumed), NOTE)
 
 

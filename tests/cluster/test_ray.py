@@ -170,8 +170,11 @@ class Load:
                     file.write(json.dumps(row) + "\n")
             assert not self.wrong
             with weft.connect(self.url) as remote:
-                assert set(self.written) <= set(remote.matching())  # whatever was answered is there
-                assert len(remote.matching()) == len(set(remote.matching()))
+                until = time.monotonic() + 60  # replicas follow within half a second
+                while not set(self.written) <= set(names := remote.matching()):
+                    assert time.monotonic() < until  # whatever was answered is there
+                    time.sleep(0.1)
+            assert len(names) == len(set(names))
 
     def more(self, number):
         """Wait for so many more good answers."""

@@ -65,3 +65,4 @@ def test_the_page_has_the_tables_of_what_was_measured(simulate):
     lines = simulate.plan_lines(simulate.read_measured(), simulate.Assumed())
     assert len(lines) == 2 + 3 * len(simulate.SIZES)
     assert "\n".join(lines) in page
+    assert "\n".join(simulate.measured_lines(simulate.read_measured())) in page
