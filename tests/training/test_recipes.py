@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DataError, InvalidParameterError
+from weft.training.query_towers.recipes import build_tower_recipe, is_tower_recipe
 from weft.training.recipes import RecipeError, build_recipe, read_recipe
+from weft.training.tables import read_tables
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MODEL = {"base": "bert"}
@@ -151,7 +153,8 @@ class TestFiles:
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_recipes_we_ship(path):
-    recipe = read_recipe(path, folders={"data": "/data", "models": "/models"})
+    tables = read_tables(path, folders={"data": "/data", "models": "/models"})
+    recipe = build_tower_recipe(tables) if is_tower_recipe(tables) else build_recipe(tables)
     assert recipe.training.output == f"runs/{path.stem}"
     launch = "experiment all --recipe" if path.stem == "experiments" else "train"
     assert path.read_text().startswith(f"# weft {launch} recipes/{path.name} ")

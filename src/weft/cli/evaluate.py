@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.adapt import QrelsOption, QueriesOption
+from weft.cli.opening import Queries, QueryEncoder
 from weft.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class _Models:
     work: Path | None
     length: int | None
     threads: int
+    query: str = "full"
 
 
 def evaluate(
@@ -105,6 +107,7 @@ def evaluate(
         int | None, typer.Option(min=8, help="Maximum tokens of a document; by default what the model reads.")
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Processors to use.")] = 1,
+    query_encoder: Queries = QueryEncoder.full,
     format_: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.md,
 ) -> None:
     """Measure rankings: of a collection, a suite of them, an index, or a run file.
@@ -122,6 +125,7 @@ def evaluate(
         raise DataError("give a TARGET, or --run FILE with --qrels FILE")
     bases = tuple(compare or ())
     models = _Models(tuple(model or ()), tuple(alignment or ()), tuple(single or ()), bm25, late, work, length, threads)
+    models = replace(models, query=query_encoder.value)
     if run is not None:
         results, judged = _of_run(run, qrels, named or MEASURES)
         _add(results, bases, judged)
@@ -181,7 +185,7 @@ def _of_index(
         raise DataError("an index needs --queries FILE and --qrels FILE")
     asked = {query.id: query.text for query in read_query_file(queries)}
     results = Results(tuple(measures))
-    with TextIndex.open(path, model=models.late[0] if models.late else None) as opened:
+    with TextIndex.open(path, model=models.late[0] if models.late else None, query=models.query) as opened:
         judged = Parents(opened.index).known(read_qrels(qrels))
         wanted = {name: text for name, text in asked.items() if name in judged}
         if not wanted:
@@ -241,7 +245,8 @@ def _systems(models: _Models) -> list[System]:
         systems.append(single_vector(name, folder, length=models.length))
     for text in (models.late or ("",)) if models.with_late else ():
         name, folder = _named(text) if text else ("weft", "")
-        load = cache(partial(Encoder.load, folder or None, document_length=models.length))
+        load = cache(partial(Encoder.load, folder or None, document_length=models.length, query=models.query))
+        name = name if models.query == "full" else f"{name} {models.query}"
         made = LateInteraction(name, load, models.work, models.threads)
         systems += [made.system(alignment) for alignment in models.alignments or (load().alignment or "sum-of-max",)]
     if not systems:

@@ -22,7 +22,17 @@ from weft.cli.answers import (
     show_explanations,
     warn_of_missing,
 )
-from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, id_of, no_document
+from weft.cli.opening import (
+    Damage,
+    IndexPath,
+    Json,
+    Model,
+    OnDamage,
+    Queries,
+    QueryEncoder,
+    id_of,
+    no_document,
+)
 from weft.text_index import TextIndex
 
 
@@ -44,6 +54,7 @@ def explain(
     html: Html = None,
     json_: Json = False,
     model: Model = None,
+    query_encoder: Queries = QueryEncoder.full,
     on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Show why documents were found.
@@ -54,7 +65,11 @@ def explain(
     query, doc = readable(query, "query"), None if doc is None else readable(doc, "document's id")
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, weights=weights)
     settings.check()
-    with TextIndex.open(index, model=model, on_damage=on_damage.value) as opened, opened.index.view() as view:
+    asking, damage = query_encoder.value, on_damage.value
+    with (
+        TextIndex.open(index, model=model, query=asking, on_damage=damage) as opened,
+        opened.index.view() as view,
+    ):
         warn_of_missing(view.missing, index)
         if doc is not None:
             doc = id_of(opened, doc)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from weft.cli.answers import readable
-from weft.cli.opening import Json, shown
+from weft.cli.opening import Json, Queries, QueryEncoder, shown
 from weft.errors import IndexFormatError, IndexLockedError, WeftError
 from weft.text_index import TextIndex, is_index
 
@@ -60,6 +60,7 @@ def grep(
     model: Annotated[
         str | None, typer.Option("--model", metavar="FOLDER", help="The model: a folder or a name; default weft-small.")
     ] = None,
+    query_encoder: Queries = QueryEncoder.full,
     cache: Annotated[
         Path | None, typer.Option(envvar="WEFT_CACHE", help="Where indexes are cached; default ~/.cache/weft.")
     ] = None,
@@ -82,7 +83,7 @@ def grep(
             place = home / "grep" / f"{_key(path, selection, model)}.weft"
             if rebuild:
                 shutil.rmtree(place, ignore_errors=True)
-            hits += _hits(path, place, selection, model, query, k, context, hybrid)
+            hits += _hits(path, place, selection, (model, query_encoder.value), query, k, context, hybrid)
     except WeftError as error:
         error.exit_code = 2  # type: ignore[attr-defined]
         raise
@@ -99,7 +100,14 @@ def _key(path: str, selection: Any, model: str | None) -> str:
 
 
 def _hits(
-    path: str, place: Path, selection: Any, model: str | None, query: str, k: int, context: int, hybrid: bool
+    path: str,
+    place: Path,
+    selection: Any,
+    model: tuple[str | None, str],
+    query: str,
+    k: int,
+    context: int,
+    hybrid: bool,
 ) -> list[Hit]:
     from weft.sources.find import Skipped, find_by_place
 
@@ -119,13 +127,16 @@ def _hits(
         return list(_read(opened, answer, path, context))
 
 
-def _up_to_date(path: str, place: Path, found: dict[str, Found], model: str | None) -> TextIndex:
-    """Open the index of a path, with every file as it is now; `found` is by where each file really is."""
+def _up_to_date(path: str, place: Path, found: dict[str, Found], model: tuple[str | None, str]) -> TextIndex:
+    """Open the index of a path, with every file as it is now; `found` is by where each file really is.
+
+    `model`: its name, and what encodes queries.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     listing = place.with_suffix(".json")
     now = {name: _stamp(file.path) for name, file in found.items()}
     known = is_index(place)
-    opened = TextIndex.open(place, create=True, model=model)
+    opened = TextIndex.open(place, create=True, model=model[0], query=model[1])
     try:
         if known and _read_listing(listing) == now:
             return opened

@@ -9,7 +9,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json
 from weft.cli.opening import shown as shown_value
-from weft.encoders.loading import BUNDLED
+from weft.encoders.loading import BUNDLED, query_encoders
 from weft.text_index import TextIndex
 
 
@@ -35,6 +35,8 @@ def info(index: IndexPath, as_json: Json = False) -> None:
         "model": found["model"] or _model(found["encoder_fingerprint"]),
         "encoder": found["encoder_fingerprint"] or "unknown",
     }
+    if len(towers := query_encoders(found["model"])) > 1:
+        shown["queries"] = f"{', '.join(towers)} (--query-encoder)"
     if found["other_languages"]:
         from weft.encoders.languages import NAMES
 

@@ -24,6 +24,20 @@ Model = Annotated[
 ]
 
 
+class QueryEncoder(StrEnum):
+    """What encodes queries."""
+
+    full = "full"
+    fast = "fast"
+    static = "static"
+
+
+Queries = Annotated[
+    QueryEncoder,
+    typer.Option("--query-encoder", help="What encodes queries: the model, or its query tower, fast or static."),
+]
+
+
 class Damage(StrEnum):
     """What to do about damaged segments."""
 

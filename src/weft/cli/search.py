@@ -33,7 +33,7 @@ from weft.cli.answers import (
     readable,
     warn_of_missing,
 )
-from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, shown
+from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, Queries, QueryEncoder, shown
 from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, WeftError
 from weft.text_index import TextIndex
@@ -68,6 +68,7 @@ def search(
     trec: Trec = False,
     tag: Tag = "weft",
     model: Model = None,
+    query_encoder: Queries = QueryEncoder.full,
     on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Search INDEX, and show the words that counted.
@@ -84,7 +85,7 @@ def search(
     width = None if full else context
     settings = Settings(k, alignment, filter_, exact, beta_q, fusion.value if hybrid else None, flat, width, weights)
     settings.check()
-    with TextIndex.open(index, model=model, on_damage=on_damage.value) as opened:
+    with TextIndex.open(index, model=model, query=query_encoder.value, on_damage=on_damage.value) as opened:
         asked = [] if queries is None else read_query_file(queries, sys.stdin)
         if query is not None:
             asked = [Query("1", query)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.opening import Damage, Model, OnDamage
+from weft.cli.opening import Damage, Model, OnDamage, Queries, QueryEncoder
 from weft.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def serve(
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON on stderr for each request.")
     ] = False,
     model: Model = None,
+    query_encoder: Queries = QueryEncoder.full,
     on_damage: OnDamage = Damage.stop,
 ) -> None:
     """Serve indexes: an HTTP API, and a search page for the browser.
@@ -72,11 +73,11 @@ def serve(
     """
     from weft.serving.naming import named, open_indexes
 
-    running, paths = server_room(), named(indexes)
+    running, paths, query = server_room(), named(indexes), query_encoder.value
     options: dict[str, Any] = {"writable": not read_only, "page": page, "origins": tuple(origins or ())}
     limits = running.options(rate=None if rate is None else rate / workers, seconds=seconds)
     if workers == 1:
-        opened = open_indexes(paths, model, on_damage.value)
+        opened = open_indexes(paths, model, on_damage.value, query)
         start(opened, host=host, port=port, keys=keys, limits=limits, threads=threads, access_log=access_log, **options)
         return
     from weft.encoders.backend import usable_cpus
@@ -87,13 +88,12 @@ def serve(
     running.check_exposed(host, known)
     Limits(**limits)
     sizes = {}
-    for name, texts in open_indexes(
-        paths, model, on_damage.value
-    ).items():  # report mistakes once, before there are workers
+    # Report mistakes once, before there are workers.
+    for name, texts in open_indexes(paths, model, on_damage.value, query).items():
         sizes[name] = len(texts)
         texts.close()
     options["threads"] = threads or max(1, -(-usable_cpus() // workers))
-    settings = Settings(paths, host, port, model, known, limits, access_log, options, on_damage.value)
+    settings = Settings(paths, host, port, model, known, limits, access_log, options, on_damage.value, query)
     supervise(workers, settings, lambda address: tell(sizes, f"{address} with {workers} workers"))
 
 

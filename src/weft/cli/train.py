@@ -24,23 +24,31 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; existing checkpoints are deleted.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use.")] = None,
 ) -> None:
-    """Train the model of RECIPE; an interrupted run resumes from its last checkpoint."""
+    """Train the model of RECIPE; an interrupted run resumes from its last checkpoint.
+
+    A recipe with a [tower] table makes a query tower for a light model.
+    """
     from weft.errors import missing_extra
-    from weft.training.recipes import read_recipe
+    from weft.training.query_towers.recipes import build_tower_recipe, is_tower_recipe
+    from weft.training.recipes import build_recipe
+    from weft.training.tables import read_tables
 
     folders = {name: folder for name, folder in (("data", data), ("models", models)) if folder is not None}
-    wanted = read_recipe(find_recipe(recipe), changes or (), folders).without(without or ())
+    tables = read_tables(find_recipe(recipe), changes or (), folders)
+    tower = build_tower_recipe(tables).without(without or ()) if is_tower_recipe(tables) else None
+    wanted = None if tower is not None else build_recipe(tables).without(without or ())
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         import torch
 
+        from weft.training.query_towers.run import check_tower, train_tower
         from weft.training.run import check as check_run
         from weft.training.run import train as run
     except ImportError as error:
         raise missing_extra(error.name or "torch", "train", "training") from error
     if threads is not None:
         torch.set_num_threads(threads)
-    if check:
-        typer.echo("\n".join(check_run(wanted)))
-    else:
-        typer.echo(run(wanted, resume=not fresh))
+    if tower is not None:
+        typer.echo("\n".join(check_tower(tower)) if check else train_tower(tower, resume=not fresh))
+    elif wanted is not None:
+        typer.echo("\n".join(check_run(wanted)) if check else run(wanted, resume=not fresh))

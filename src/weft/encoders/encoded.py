@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.checks import FloatArray
 from weft.types import TokenVectors
 
 
@@ -51,3 +52,19 @@ class EncodedTexts(TokenVectors):
     """
 
     truncation: Truncation = _NONE
+
+    @classmethod
+    def of(
+        cls,
+        values: FloatArray,
+        offsets: NDArray[np.int64],
+        token_ids: NDArray[np.int32],
+        salience: NDArray[np.float32] | None,
+        spans: NDArray[np.int32],
+        truncation: Truncation,
+    ) -> EncodedTexts:
+        """Take arrays known to be valid as they are."""
+        made = cls.trusted(values, offsets, token_ids, salience, spans)
+        assert isinstance(made, cls)
+        object.__setattr__(made, "truncation", truncation)
+        return made

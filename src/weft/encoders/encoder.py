@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,15 @@ from weft.alignment import Gate
 from weft.checks import check_count
 from weft.encoders.backend import DOCUMENT, QUERY, Backend, Batches, usable_cpus
 from weft.encoders.encoded import EncodedTexts, Truncation
+from weft.encoders.query_towers import FULL, QUERIES
 from weft.encoders.settings import Settings, Side
 from weft.encoders.tokenizing import Reader, Tokens
 from weft.errors import TruncatedError, invalid
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from weft.encoders.query_towers import QueryTower
 
 logger = logging.getLogger("weft.encoders")
 
@@ -52,12 +56,17 @@ class Encoder:
         not known.
     languages : tuple of str
         The languages that it reads well, codes of ISO 639-1; none if that is not known.
+    query : str
+        What encodes queries: ``"full"``, the model itself, or its query tower, ``"fast"`` or ``"static"``.
     """
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> None:
+    def __init__(
+        self, settings: Settings, tokenizer: Tokenizer, backend: Backend, tower: QueryTower | None = None
+    ) -> None:
         self.settings = settings
         self.tokenizer = tokenizer
         self.backend = backend
+        self.tower = tower
         self._readers = {QUERY: Reader(tokenizer, settings.query), DOCUMENT: Reader(tokenizer, settings.document)}
 
     @classmethod
@@ -69,6 +78,7 @@ class Encoder:
         device: str | None = None,
         query_length: int | None = None,
         document_length: int | None = None,
+        query: str = FULL,
         projection: ArrayLike | str | Path | None = None,
         trust_remote_code: bool = False,
         revision: str | None = None,
@@ -90,6 +100,9 @@ class Encoder:
             For torch, ``"cpu"`` or ``"cuda"``; by default the best there is.
         query_length, document_length : int, optional
             Lengths other than the checkpoint's.
+        query : {"full", "fast", "static"}
+            What encodes queries: the model itself, or a query tower that lies beside a light model
+            (`weft.encoders.query_towers`). Documents are encoded by the model in any case.
         projection : array of shape (dim, hidden), or path of a .npy file, optional
             For a plain Hugging Face encoder, which has none of its own.
         trust_remote_code : bool
@@ -101,10 +114,12 @@ class Encoder:
         -------
         Encoder
         """
-        from weft.encoders.loading import load
+        from weft.encoders.loading import load, tower_of
 
         if backend not in BACKENDS:
             raise invalid("backend", "Encoder.load", f"one of {BACKENDS}", backend)
+        if query not in QUERIES:
+            raise invalid("query", "Encoder.load", f"one of {QUERIES}", query)
         settings, tokenizer, found = load(
             name_or_path,
             backend=backend,
@@ -115,7 +130,8 @@ class Encoder:
             cache_folder=cache_folder,
             local_files_only=local_files_only,
         )
-        return cls(settings.with_lengths(query_length, document_length), tokenizer, found)
+        settings = settings.with_lengths(query_length, document_length)
+        return cls(settings, tokenizer, found, tower_of(query, settings, tokenizer, found))
 
     # -- looking at one --------------------------------------------------------------------------
 
@@ -151,6 +167,10 @@ class Encoder:
     def languages(self) -> tuple[str, ...]:
         return self.settings.languages
 
+    @property
+    def query(self) -> str:
+        return FULL if self.tower is None else self.tower.settings.kind
+
     weights = Renamed("salience_weighs")
 
     @cached_property
@@ -158,12 +178,14 @@ class Encoder:
         """Names the vector space: a hash of the vocabulary, the prefixes and the weights.
 
         It is what an index remembers. All forms of one model share it, so that an index made with torch opens with the
-        light form, int8 or not; lengths and scoring masks do not enter.
+        light form, int8 or not; lengths and scoring masks do not enter. Nor do query towers: they have names of
+        their own, and can be changed without a new index.
         """
         return self.settings.fingerprint or self.backend.fingerprint()
 
     def __repr__(self) -> str:
-        return f"Encoder({self.name!r}, {self.backend.kind} {self.settings.precision}, dim {self.dim})"
+        queries = "" if self.tower is None else f", queries by {self.tower.settings.name!r}"
+        return f"Encoder({self.name!r}, {self.backend.kind} {self.settings.precision}, dim {self.dim}{queries})"
 
     # -- encoding --------------------------------------------------------------------------------
 
@@ -274,14 +296,11 @@ class Encoder:
         _report(cut, truncation)
         wanted = self.salience_weighs if salience is None else salience
         values, offsets, u = self._forward(tokens, task, batch_size, threads, progress, np.dtype(dtype), wanted)
-        return EncodedTexts(
-            values,
-            offsets,
-            np.concatenate([np.zeros(0, np.int32)] + [t.ids[t.scored] for t in tokens]),
-            u,
-            np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens]),
-            cut,
-        )
+        ids = np.concatenate([np.zeros(0, np.int32)] + [t.ids[t.scored] for t in tokens])
+        spans = np.concatenate([np.zeros((0, 2), np.int32)] + [t.spans[t.scored] for t in tokens])
+        if not np.isfinite(values).all():
+            return EncodedTexts(values, offsets, ids, u, spans, cut)  # which refuses them
+        return EncodedTexts.of(values, offsets, ids, u, spans, cut)
 
     def _forward(
         self,
@@ -294,9 +313,8 @@ class Encoder:
         salient: bool,
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32] | None]:
         """Run the texts, longest first, and write each one's scored vectors to its place; saliences if wanted."""
-        from tqdm import tqdm  # slow to import
-
         side = self._readers[task].side
+        backend = self.tower if task == QUERY and self.tower is not None else self.backend
         # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
         gate = None if side.gate is None or not salient else Gate.parse(side.gate if self.salience_weighs else "relu")
         kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
@@ -305,12 +323,11 @@ class Encoder:
         salience = None if gate is None else np.empty(offsets[-1], dtype=np.float32)
         order = np.argsort([-len(t) for t in tokens], kind="stable")
         order = order[[len(tokens[i]) > 0 for i in order]]
-        size = batch_size if self.backend.batched else 1
+        size = batch_size if backend.batched else 1
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         batches = Batches([[tokens[i] for i in group] for group in groups], self.settings.pad_id)
-        hidden = not progress if progress is not None or len(groups) < 2 else None  # None: tqdm asks for a terminal
-        with tqdm(total=len(order), unit=" texts", smoothing=0.1, disable=hidden) as bar:
-            for group, (vectors, scores) in zip(groups, self.backend.run(batches, task, threads), strict=True):
+        with _bar(len(order), len(groups), progress) as shown:
+            for group, (vectors, scores) in zip(groups, backend.run(batches, task, threads), strict=True):
                 u = None
                 if scores is not None and gate is not None:
                     counted = [tokens[i].scored if side.gate_scored else tokens[i].attended for i in group]
@@ -320,7 +337,7 @@ class Encoder:
                     values[offsets[i] : offsets[i + 1]] = vectors[row, : len(scored)][scored]
                     if salience is not None and u is not None:
                         salience[offsets[i] : offsets[i + 1]] = u[row, : len(scored)][scored]
-                bar.update(len(group))
+                shown(len(group))
         return values, offsets, salience
 
 
@@ -331,6 +348,22 @@ def gated(gate: Gate, scores: NDArray[np.float32], counted: Sequence[NDArray[np.
         mask[row, : len(tokens)] = tokens
     s = np.where(mask, scores, 0).astype(np.float32)
     return np.asarray(gate(s, mask) * s, dtype=np.float32)
+
+
+@contextmanager
+def _bar(texts: int, groups: int, progress: bool | None) -> Iterator[Callable[[int], object]]:
+    """Show a bar where one is wanted; yield what tells it how many texts are done.
+
+    Making one costs as much as a query's tokens do, so a single text has none.
+    """
+    if groups < 2 and not progress:
+        yield int
+        return
+    from tqdm import tqdm  # slow to import
+
+    hidden = None if progress is None else not progress  # None: tqdm asks for a terminal
+    with tqdm(total=texts, unit=" texts", smoothing=0.1, disable=hidden) as bar:
+        yield bar.update
 
 
 def _texts(texts: str | Iterable[str], owner: str) -> list[str]:

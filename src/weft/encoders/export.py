@@ -163,7 +163,7 @@ def write_graph(encoder: Encoder, path: Path) -> None:
     graph = Graph(copy.deepcopy(encoder.backend.model).cpu()).eval()  # type: ignore[attr-defined]
     ids, attention = _example(encoder, (2, 7))
     dynamic = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens")}
-    with torch.inference_mode(), _quiet_exporter():
+    with torch.inference_mode(), quiet_exporter():
         torch.onnx.export(
             graph,
             (torch.from_numpy(ids), torch.from_numpy(attention)),
@@ -223,7 +223,7 @@ def quantize(path: Path, keep: list[np.ndarray[Any, Any]], embedding_bits: int =
 
 
 @contextmanager
-def _quiet_exporter() -> Iterator[None]:
+def quiet_exporter() -> Iterator[None]:
     """Keep the exporter's remarks about itself off stderr; the graph is checked."""
     exporter = logging.getLogger("torch.onnx")
     before = exporter.level

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from weft.encoders.card import CARD_FILE
+from weft.encoders.query_towers import TOWER_FILES
 from weft.encoders.settings import MODEL_FILE
 from weft.errors import CheckpointError, first_line
 
@@ -54,7 +55,9 @@ def needed(files: Iterable[str], with_code: bool = False) -> list[str]:
         if path.suffix == ".bin":
             wanted = path.match("*model*.bin") and path.parent not in safe
         elif path.suffix == ".onnx":  # graphs of other tools lie in folders of their own, a light model's at the top
-            wanted = str(path) == MODEL_FILE
+            wanted = str(path) in (MODEL_FILE, *TOWER_FILES)
+        elif path.suffix == ".npz":
+            wanted = str(path) in TOWER_FILES
         else:
             wanted = path.suffix in _SUFFIXES or str(path) == CARD_FILE or (with_code and path.suffix == ".py")
         if wanted:

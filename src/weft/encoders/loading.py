@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from weft.encoders.backend import Backend
 from weft.encoders.card import read_card_languages
 from weft.encoders.hub import download
-from weft.encoders.light import is_light_folder, read_light_folder
+from weft.encoders.light import LightBackend, is_light_folder, read_light_folder
 from weft.encoders.own_alignment import read_own_alignment
 from weft.encoders.packages import find_package
+from weft.encoders.query_towers import FULL, QueryTower, available, load_tower
 from weft.encoders.settings import Settings
 from weft.errors import CheckpointError, first_line, invalid, missing_extra
 
@@ -83,6 +84,16 @@ def load(
     return settings, plain_tokenizer(model), TorchBackend(model, settings)
 
 
+def tower_of(query: str, settings: Settings, tokenizer: Tokenizer, backend: Backend) -> QueryTower | None:
+    """Load the query tower that lies beside a light model; none for ``"full"``."""
+    if query == FULL:
+        return None
+    if not isinstance(backend, LightBackend):
+        raise CheckpointError(f"{settings.name} is not a light model: only those have query towers (query={query!r})")
+    model = backend.path
+    return load_tower(query, model.parent, model, settings, tokenizer.get_vocab_size())
+
+
 def locate(
     name_or_path: str | Path,
     *,
@@ -114,6 +125,14 @@ def locate(
     if isinstance(name_or_path, Path) or not _may_be_hub_name(text):
         raise CheckpointError(f"there is no folder {text}")
     return download(text, revision, cache_folder, local_files_only, with_code), text
+
+
+def query_encoders(model: str) -> tuple[str, ...]:
+    """Return what can encode queries of a model on this machine, without loading it: see `Encoder.load`."""
+    if not model or model == BUNDLED.name:
+        return available(BUNDLED)
+    folder = Path(model).expanduser()
+    return available(folder if folder.is_dir() else find_package(model) or folder)
 
 
 def model_reference(model: str | None) -> str:

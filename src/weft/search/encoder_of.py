@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from weft.encoders import Encoder
+from weft.encoders.query_towers import FULL
 from weft.errors import CheckpointError, IndexFormatError
 from weft.search.index import Index
 
 
-def load_encoder(index: Index, model: str | None = None) -> Encoder:
+def load_encoder(index: Index, model: str | None = None, query: str = FULL) -> Encoder:
     """Load the encoder of an index: the one named, else the one it remembers, else the bundled one.
 
-    A model that only the index names is looked for on this machine and never fetched: an index may come from anyone.
+    `query` names what encodes queries, as for `Encoder.load`. A model that only the index names is looked for on this
+    machine and never fetched: an index may come from anyone.
     """
     try:
-        encoder = Encoder.load(model or index.model or None, local_files_only=not model)
+        encoder = Encoder.load(model or index.model or None, local_files_only=not model, query=query)
     except CheckpointError as error:
-        if model:
+        if model or query != FULL:
             raise
         raise CheckpointError(f"the model of the index at {index.folder}: {error}; say where it is (--model)") from None
     check_encoder(index, encoder)

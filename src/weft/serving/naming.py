@@ -36,12 +36,14 @@ def named(paths: list[Path]) -> dict[str, Path]:
     return found
 
 
-def open_indexes(paths: Mapping[str, Path], model: str | None = None, on_damage: str = "raise") -> dict[str, TextIndex]:
+def open_indexes(
+    paths: Mapping[str, Path], model: str | None = None, on_damage: str = "raise", query: str = "full"
+) -> dict[str, TextIndex]:
     """Open the indexes, all or none."""
     opened: dict[str, TextIndex] = {}
     try:
         for name, path in paths.items():
-            opened[name] = TextIndex.open(path, model=model, on_damage=on_damage)
+            opened[name] = TextIndex.open(path, model=model, query=query, on_damage=on_damage)
     except BaseException:
         for texts in opened.values():
             texts.close()

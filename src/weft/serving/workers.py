@@ -44,6 +44,7 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of `Server`."""
     on_damage: str = "raise"
+    query: str = "full"
 
 
 def supervise(number: int, settings: Settings, ready: Callable[[str], None]) -> None:
@@ -143,7 +144,7 @@ def _work(position: int, settings: Settings, folder: Path, pipe: Connection) -> 
         if settings.access_log:
             running.log_as_json()
         writer = folder / "writer.sock"
-        opened = open_indexes(settings.indexes, settings.model, settings.on_damage)
+        opened = open_indexes(settings.indexes, settings.model, settings.on_damage, settings.query)
         server = Server(
             opened,
             keys=settings.keys,

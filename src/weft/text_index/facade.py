@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 from weft.alignment import Alignment
 from weft.encoders import Encoder
 from weft.encoders.loading import model_reference
+from weft.encoders.query_towers import FULL
 from weft.errors import DataError, IndexStateError, InvalidParameterError, invalid
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, fragments, snippet
@@ -80,6 +81,7 @@ class TextIndex(Writing, Asynchronous):
         *,
         create: bool = False,
         model: str | Path | None = None,
+        query: str = FULL,
         bits: int = 8,
         beta_d: float | None = None,
         keep: float | None = None,
@@ -98,6 +100,8 @@ class TextIndex(Writing, Asynchronous):
         model : str or Path, optional
             A model's folder or name, loaded at once. By default the one that the index remembers, loaded when it is
             needed; of a new index, the one that comes with weft.
+        query : {"full", "fast", "static"}
+            What encodes queries: the model itself, or its query tower, as for `Encoder.load`. The index is the same.
         bits, beta_d, keep, find_by
             Of a new index, as for `Index.create`.
         lock : bool
@@ -108,12 +112,14 @@ class TextIndex(Writing, Asynchronous):
         """
         path, wanted = Path(path), None if model is None else str(model)
         new = create and not is_taken(path)
-        made = cls._create(path, wanted, bits, beta_d, keep, find_by) if new else cls(open_index(path, on_damage))
+        made = (
+            cls._create(path, wanted, query, bits, beta_d, keep, find_by) if new else cls(open_index(path, on_damage))
+        )
         try:
             if lock:
                 made.lock()
-            if wanted and "encoder" not in vars(made):
-                made.encoder = load_encoder(made.index, wanted)
+            if (wanted or query != FULL) and "encoder" not in vars(made):
+                made.encoder = load_encoder(made.index, wanted, query)
         except BaseException:
             made.close()
             raise
@@ -124,12 +130,13 @@ class TextIndex(Writing, Asynchronous):
         cls,
         path: Path,
         model: str | None,
+        query: str,
         bits: int,
         beta_d: float | None,
         keep: float | None,
         find_by: float | None,
     ) -> Self:
-        encoder = Encoder.load(model)
+        encoder = Encoder.load(model, query=query)
         for name, value in (("beta_d", beta_d), ("find_by", find_by)):
             if value is not None and not encoder.has_salience:
                 raise InvalidParameterError(

@@ -20,7 +20,16 @@ from typing import Any
 from weft.alignment import XTR, Alignment, Attention, Gate
 from weft.errors import invalid
 from weft.training.data import Source
-from weft.training.tables import RecipeError, at_least, list_of, positive, read_tables, reject_unknown, settings
+from weft.training.tables import (
+    RecipeError,
+    at_least,
+    leave_out,
+    list_of,
+    positive,
+    read_tables,
+    reject_unknown,
+    settings,
+)
 
 
 def trainable(text: str, key: str) -> Alignment:
@@ -184,11 +193,7 @@ class Recipe:
 
     def without(self, names: Sequence[str]) -> Recipe:
         """Return the recipe without some collections, for training that they are then judged on (leave-one-out)."""
-        known = [source.label for source in self.data]
-        for name in names:
-            if name not in known:
-                raise RecipeError(f"the recipe has no collection {name!r} to leave out; it has {', '.join(known)}")
-        return replace(self, data=tuple(source for source in self.data if source.label not in names))
+        return replace(self, data=leave_out(self.data, names))
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = (), folders: Mapping[str, str] | None = None) -> Recipe:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from weft.errors import DataError, WeftError, invalid
 
@@ -50,6 +50,27 @@ def list_of(tables: Mapping[str, Any], name: str, kind: type[Kind]) -> tuple[Kin
     if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
         raise RecipeError(f"{name} must be tables, each under its own [[{name}]]")
     return tuple(_settings(table, kind, f"{name}.") for table in found)
+
+
+class Labelled(Protocol):
+    """A collection with a short name."""
+
+    @property
+    def label(self) -> str:
+        """The name."""
+        ...
+
+
+Labels = TypeVar("Labels", bound=Labelled)
+
+
+def leave_out(sources: Sequence[Labels], names: Sequence[str]) -> tuple[Labels, ...]:
+    """Return the collections without those of some names, which must be among them."""
+    known = [source.label for source in sources]
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"the recipe has no collection {name!r} to leave out; it has {', '.join(known)}")
+    return tuple(source for source in sources if source.label not in names)
 
 
 def reject_unknown(table: Mapping[str, Any], kind: type[Any], where: str = "") -> None:
