@@ -7,7 +7,6 @@ light folder. weft looks at the names without importing anything; only the packa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from weft.errors import CheckpointError, first_line
@@ -21,6 +20,8 @@ KNOWN: Mapping[str, str] = {}
 
 def installed() -> tuple[str, ...]:
     """Return the names of the models that are installed as packages."""
+    from importlib.metadata import entry_points  # slow to import, as everything starts with this module
+
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
@@ -29,6 +30,8 @@ def find_package(name: str) -> Path | None:
 
     A known model that is not installed is an error that tells how to get it.
     """
+    from importlib.metadata import entry_points
+
     point = next(iter(entry_points(group=GROUP, name=name)), None)
     if point is None:
         if name in KNOWN:
