@@ -1,16 +1,18 @@
-"""Make weft-multi: multilingual-e5-small, and a projection of its token vectors trained on English pairs alone.
+"""Make weft-multi: multilingual-e5-small with a projection of its token vectors.
 
     python recipes/multilingual_e5_small.py GRAPH TOKENIZER multilingual-e5-small
-    python recipes/weft_multi.py base multilingual-e5-small e5-140k     # 140,000 of 250,037 pieces stay
+    python recipes/weft_multi.py base multilingual-e5-small e5-140k     # 140,000 of 250,002 pieces stay
     weft export e5-140k e5-140k-light --embedding-bits 4 --no-compare
-    python recipes/weft_multi.py head e5-140k-light --data COLLECTIONS --output head.pt
+    python recipes/weft_multi.py head e5-140k-light --data COLLECTIONS --lists LISTS --output head.pt
     python recipes/weft_multi.py join e5-140k head.pt weft-multi-checkpoint
     weft export weft-multi-checkpoint weft-multi --name weft-multi --embedding-bits 4 --no-compare
     python recipes/weft_multi.py finish weft-multi
 
-The encoder is frozen, so each text is encoded once, by the light form, and the training takes minutes on one core.
-The data are what may be used freely: MedQuAD, abstracts of the ACL Anthology from 2016 on, descriptions of Debian's
-packages, SciFact's training split. SQuAD is not among them: XQuAD, on which the model is measured, is made of it.
+The projection is a PCA of texts in 17 languages, without judgements: descriptions of Debian's packages (LISTS is a
+folder of apt's Translation files) and English documents. ``head … --train`` trains it further on English pairs alone;
+on dev that did not help, and the shipped model is not trained. The data are what may be used freely: MedQuAD, abstracts
+of the ACL Anthology from 2016 on, Debian's packages, SciFact's training split. SQuAD is not among them: XQuAD, on which
+the model is measured, is made of it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from weft.sources.beir import Collection
 from weft.training.projection import CENTRE, Moments, begin_whole_text
 
 PIECES = 140_000
-DIM = 128
+DIM = 256
 QUERY, DOCUMENT = "query: ", "passage: "
 """What stands before the texts, as in the training of multilingual-e5-small."""
 QUERY_LENGTH, DOCUMENT_LENGTH = 64, 128
@@ -45,6 +47,9 @@ DATA: Sequence[tuple[str, int, str]] = (
     ("scifact", 300, ""),
 )
 """Collections, pairs of each, and which documents may be used."""
+MANY = ("de", "fr", "it", "es", "pl", "cs", "ru", "uk", "ja", "ko", "zh_CN", "pt_BR", "da", "sk", "sr", "nl")
+"""Languages of Debian's descriptions, and how many of each are taken; the first 300 are for dev."""
+EACH, KEPT_FOR_DEV, ENGLISH = 40, 300, 560
 STEPS, BATCH, RATE, SCALE, SEED = 200, 32, 3e-4, 40.0, 17
 LANGUAGES = (  # noqa: SIM905
     "af am ar as az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk km "
@@ -69,6 +74,23 @@ def pairs(data: Path) -> list[tuple[str, str]]:
                 seen.add(first[query])
                 found.append((collection.queries[query], texts[first[query]]))
     return found
+
+
+def descriptions(lists: Path, language: str) -> list[tuple[str, str]]:
+    """Return (synopsis, description) of Debian's packages in a language, shuffled, no description twice."""
+    (path,) = lists.glob(f"*_main_i18n_Translation-{language.replace('_', '%5f')}")
+    found: dict[str, str] = {}
+    for block in path.read_text(encoding="utf-8").split("\n\n"):
+        match = re.search(r"^Description-\w+: ?(.*)\n((?: .*\n?)+)", block, re.MULTILINE)
+        if match is None or "<trans>" in block:
+            continue
+        body = " ".join(line.strip() for line in match[2].split("\n") if line.strip() not in ("", "."))
+        if len(body) > 80 and len(match[1]) > 8:
+            found.setdefault(match[1].strip(), body)
+    rows = sorted(found.items())
+    random.Random(1).shuffle(rows)
+    once = {body[:60]: (synopsis, body) for synopsis, body in reversed(rows)}
+    return list(reversed(once.values()))
 
 
 def begin(states: TokenVectors) -> WholeTextProjection:
@@ -128,14 +150,18 @@ def base(source: Path, target: Path) -> None:
     prune_checkpoint(source, target, most_frequent(read_tokenizer(source / "tokenizer.json"), PIECES))
 
 
-def head(light: Path, data: Path, output: Path) -> None:
-    """Encode the pairs, and train the projection."""
+def head(light: Path, data: Path, lists: Path, output: Path, further: bool) -> None:
+    """Encode texts, and make the projection."""
     encoder = Encoder.load(light, query_length=QUERY_LENGTH, document_length=DOCUMENT_LENGTH)
-    texts = pairs(data)
     options: dict[str, Any] = {"threads": 1, "dtype": np.float16, "truncation": "ignore"}
-    queries = encoder.encode_query([QUERY + q for q, _ in texts], **options)
-    documents = encoder.encode_document([DOCUMENT + d for _, d in texts], **options)
-    torch.save(train(begin(documents), queries, documents).state_dict(), output)
+    texts = pairs(data)
+    many = [body for language in MANY for _, body in descriptions(lists, language)[KEPT_FOR_DEV:][:EACH]]
+    english = [document for _, document in texts[:ENGLISH]]
+    projection = begin(encoder.encode_document([DOCUMENT + text for text in many + english], **options))
+    if further:
+        queries = encoder.encode_query([QUERY + q for q, _ in texts], **options)
+        projection = train(projection, queries, encoder.encode_document([DOCUMENT + d for _, d in texts], **options))
+    torch.save(projection.state_dict(), output)
 
 
 def join(source: Path, weights: Path, target: Path) -> None:
@@ -176,6 +202,8 @@ def main() -> None:
             one.add_argument(name, type=Path)
         if step == "head":
             one.add_argument("--data", type=Path, required=True, help="folder of BEIR collections")
+            one.add_argument("--lists", type=Path, required=True, help="folder of apt's Translation files")
+            one.add_argument("--train", action="store_true", dest="further", help="train on English pairs")
             one.add_argument("--output", type=Path, required=True)
     options = vars(parser.parse_args())
     {"base": base, "head": head, "join": join, "finish": finish}[options.pop("step")](**options)

@@ -1,4 +1,4 @@
-"""Models that are installed as packages of their own: ``pip install weft-multi``, then ``--model weft-multi``.
+"""Models installed as packages of their own: ``pip install ./packages/weft-multi``, then ``--model weft-multi``.
 
 Such a package has an entry point in the group ``weft.models``: the model's name, and an object that is the path of its
 light folder. weft looks at the names without importing anything; only the package of the model asked for is imported.
@@ -14,7 +14,7 @@ from weft.errors import CheckpointError, first_line
 GROUP = "weft.models"
 """The group of entry points."""
 
-KNOWN: Mapping[str, str] = {}
+KNOWN: Mapping[str, str] = {"weft-multi": "about a hundred languages"}
 """Models that weft's authors offer as packages, and what they read. Each package is called as its model."""
 
 
@@ -52,6 +52,6 @@ def how_to_get(name: str) -> str:
     Examples
     --------
     >>> how_to_get("weft-multi")
-    'pip install weft-multi, or from a clone of weft: pip install packages/weft-multi'
+    'pip install ./packages/weft-multi in a clone of weft'
     """
-    return f"pip install {name}, or from a clone of weft: pip install packages/{name}"
+    return f"pip install ./packages/{name} in a clone of weft"
