@@ -60,6 +60,8 @@ class Nodes:
     def start(self, at):
         """Start a node, again if it was killed; return when it is part of the cluster."""
         for _ in range(TRIES):
+            if at == 0:  # or Ray takes the nodes that survived on this machine for a head that runs
+                (self.folder / "ray_current_cluster").unlink(missing_ok=True)
             self.members[at], log = self._begin(at)
             if self._started(self.members[at], log):
                 return
