@@ -110,7 +110,7 @@ def text_to_hits(vectors: TokenVectors, encoders: dict[str, Encoder]) -> tuple[d
             index.compact()
         opened = [TextIndex(Index.open(folder), encoder) for encoder in encoders.values()]
         for kind, texts in zip(encoders, opened, strict=True):
-            calls[kind] = lambda texts=texts: texts.searcher.search(QUERY, k=10, threads=1)
+            calls[kind] = lambda texts=texts: texts.searcher.search([QUERY], k=10, threads=1)
         found = least_ms(calls, repeats=20)
         for texts in opened:
             texts.close()
