@@ -80,8 +80,17 @@ def export(
     with TemporaryDirectory() as made:
         graph = Path(made) / MODEL_FILE
         write_graph(encoder, graph)
-        options = {"query_length": query_length, "document_length": document_length, "embedding_bits": embedding_bits}
-        return write_folder(encoder, graph, folder, precision=precision, name=name, overwrite=overwrite, **options)
+        return write_folder(
+            encoder,
+            graph,
+            folder,
+            precision=precision,
+            name=name,
+            overwrite=overwrite,
+            query_length=query_length,
+            document_length=document_length,
+            embedding_bits=embedding_bits,
+        )
 
 
 def check_target(folder: str | Path, precision: str, overwrite: bool, embedding_bits: int = 8) -> None:
@@ -250,7 +259,7 @@ def _quantize_embeddings(model: Any, bits: int, least: int = 1024) -> None:
             continue
         if np.prod(table.dims) >= least and sum(table.name in other.input for other in graph.node) == 1:
             tables[node.output[0]] = table
-    largest = max(tables.values(), key=lambda table: table.dims[0], default=None)
+    largest: Any = max(tables.values(), key=lambda table: table.dims[0], default=None)
     nodes = []
     for node in graph.node:
         table = tables.get(node.output[0])
