@@ -387,7 +387,7 @@ class TestMistakes:
         assert found["tokens"] == whole["tokens"]  # all of them rank
         assert "find_by 0.4" in run("info", "f.weft")[1]
         code, _, said = run("index", "notes", "-o", "f.weft", "--find-by", 0.2)
-        assert (code, said) == (1, "weft: f.weft was made with --find-by 0.4, not 0.2: that cannot change\n")
+        assert (code, said) == (1, "weft: f.weft was made with --find-by 0.4, not 0.2: that cannot be changed\n")
 
     def test_bad_bits(self, notes, model, fails, tmp_path):
         assert "8, 4 or 2" in fails("notes", "-o", "x.weft", "-m", model, "--bits", "3")
