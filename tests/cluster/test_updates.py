@@ -1,6 +1,8 @@
 """Writes through a router: durable when answered, seen by every replica, and by a reader that asks for them at once."""
 
+import asyncio
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -10,6 +12,7 @@ from weft.cluster.building import Job, build_shard, publish
 from weft.cluster.log import ShardLog
 from weft.cluster.placing import shard_of
 from weft.cluster.replica import compact, open_replica
+from weft.cluster.replicas import Replicas, ShardError
 from weft.cluster.store import ShardStore
 from weft.errors import CorruptIndexError, DataError, StorageError
 from weft.serving.client import ServerError
@@ -148,9 +151,53 @@ def test_a_killed_writer_loses_nothing_that_it_answered(cluster, built, tmp_path
         stop.set()
         thread.join()
     assert failures == []
+    closing = {shard_of(f"last{n}", SHARDS): {"id": f"last{n}", "text": "The last whale."} for n in range(20)}
+    version = post(remote, "/documents", {"documents": list(closing.values())})["version"]
+    reached = dict(part.split(":") for part in version.split(","))
+    for number, pair in enumerate(replicas):
+        for one in pair:  # replicas follow the shard's log: each is asked for what has been answered
+            with weft.connect(one.url) as alone:
+                post(alone, "/search", {"query": "whale", "at_least": reached[str(number)]})
+                assert all(name in alone for name in acknowledged if shard_of(name, SHARDS) == number)
     assert all(name in remote for name in acknowledged)
-    with weft.connect(replicas[0][0].url) as alone:
-        assert all(name in alone for name in acknowledged if shard_of(name, SHARDS) == 0)
+
+
+class _Starting(BaseHTTPRequestHandler):
+    """A server that listens already and has not opened its index yet."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        body = b'{"detail": "the server is starting"}'
+        self.send_response(503)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_while_a_writer_starts_the_other_replica_writes(built, tmp_path):
+    async def write(*urls):
+        shard = Replicas("shard0", urls)
+        try:
+            return await shard.write("/documents", b'{"documents": [{"id": "s1", "text": "A seal dives."}]}')
+        finally:
+            shard.close()
+
+    other = start(built, 0, tmp_path / "other")
+    with HTTPServer(("127.0.0.1", 0), _Starting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        starting = f"http://127.0.0.1:{server.server_port}"
+        try:
+            assert asyncio.run(write(starting, other.url)).status == 200
+            with weft.connect(other.url) as alone:
+                assert "s1" in alone
+            with pytest.raises(ShardError, match="the server is starting"):
+                asyncio.run(write(starting))
+        finally:
+            server.shutdown()
+            other.stop()
 
 
 def test_two_writers_make_one_history(built, tmp_path):

@@ -135,7 +135,7 @@ class Replicas:
         raise ShardError(f"no server of the shard {self.name} answers: {problem}")
 
     async def write(self, path: str, body: bytes) -> Response:
-        """Ask the writer; another replica, if it cannot be reached.
+        """Ask the writer; another replica, if it cannot be reached or does not take it, as while it starts.
 
         The shard's log has room for one history only, whoever writes it, and a write that is done twice is done once.
         """
@@ -143,8 +143,10 @@ class Replicas:
         for member in sorted(self.members, key=lambda replica: replica.rests):  # stable: the writer first
             try:
                 return await self._one(member, "POST", path, body, JSON)
-            except UnreachableError as error:
+            except (UnreachableError, ShardError) as error:
                 problem = error
+        if isinstance(problem, ShardError):
+            raise problem
         raise ShardError(f"no server of the shard {self.name} can be reached: {problem}")
 
     def _order(self) -> list[Replica]:
