@@ -93,13 +93,13 @@ def direct(folder: Path, kind: str) -> float:
     from weft.serving.limits import Limits
     from weft.serving.pool import Deadline, Pool
     from weft.serving.served import Served as Index
-    from weft.serving.served import _Search
+    from weft.serving.served import Search
 
     pool = Pool(1, 8)
     with weft.TextIndex.open(folder) as texts:
         served = Index(NAME, texts, pool, Limits())
         served.load()
-        search = _Search(10, (), None, ("text", "metadata", "spans"))
+        search = Search(10, (), None, ("text", "metadata", "spans"))
         queries = text_queries(SLICE) if kind == "text" else vector_queries(SLICE, texts.index.dim)
 
         def ask(query: Any) -> None:
