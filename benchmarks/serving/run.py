@@ -92,8 +92,8 @@ def direct(folder: Path, kind: str) -> float:
     """Return CPU milliseconds of a search, documents and spans included, without HTTP."""
     from weft.serving.limits import Limits
     from weft.serving.pool import Deadline, Pool
-    from weft.serving.served import Served as Index
     from weft.serving.served import Search
+    from weft.serving.served import Served as Index
 
     pool = Pool(1, 8)
     with weft.TextIndex.open(folder) as texts:
