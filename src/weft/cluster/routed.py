@@ -18,12 +18,13 @@ from weft.encoders import Encoder
 from weft.errors import invalid
 from weft.ingest import text_source
 from weft.serving import schemas
+from weft.serving.encoding import encode_texts
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.problems import RefusedError
 from weft.serving.query_cache import QueryCache
 from weft.serving.served import MATCHING
-from weft.serving.vectors import read_vectors, to_base64
+from weft.serving.vectors import read_vectors
 from weft.storage.filters import parse as parse_filter
 from weft.types import Document, TokenVectors
 
@@ -337,23 +338,7 @@ class Routed:
 
     async def encode(self, request: schemas.EncodeRequest, deadline: Deadline) -> schemas.EncodeAnswer:
         """Return token vectors of texts."""
-        self.limits.count(request.texts, "texts", "documents")
-        for text in request.texts:
-            self.limits.text(text, "texts", "text_characters")
-        encode = self.encoder.encode_query if request.kind == "query" else self.encoder.encode_document
-
-        def work() -> list[schemas.EncodedText]:
-            made = []
-            for text in request.texts:
-                deadline.check()
-                found = encode([text], threads=1, progress=False, truncation="ignore")
-                spans = [] if found.spans is None else [(a, b) for a, b in found.spans.tolist()]
-                as_text = to_base64(found.values) if request.encoding == "base64" else None
-                values = None if as_text is not None else found.values.round(6).tolist()
-                made.append(schemas.EncodedText(found.n_tokens, spans, as_text, values))
-            return made
-
-        return schemas.EncodeAnswer(self.encoder.name, self.encoder.dim, await self.pool.run(work, deadline))
+        return await encode_texts(self.encoder, request, self.limits, self.pool, deadline)
 
     async def compact(self, deadline: Deadline) -> None:
         """Refuse: shards merge in the background."""

@@ -16,12 +16,13 @@ from weft.explain import to_dict
 from weft.ingest import own_metadata, text_source
 from weft.search import Answer, Searcher
 from weft.serving import schemas
+from weft.serving.encoding import encode_texts
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.problems import RefusedError
 from weft.serving.query_cache import QueryCache
 from weft.serving.spans import matched_spans
-from weft.serving.vectors import read_vectors, to_base64
+from weft.serving.vectors import read_vectors
 from weft.serving.writing import WriteQueue
 from weft.storage.filters import parse as parse_filter
 from weft.text_index import TextIndex
@@ -407,21 +408,4 @@ class Served:
 
     async def encode(self, request: schemas.EncodeRequest, deadline: Deadline) -> schemas.EncodeAnswer:
         """Return token vectors of texts."""
-        self.limits.count(request.texts, "texts", "documents")
-        for text in request.texts:
-            self.limits.text(text, "texts", "text_characters")
-        encoder = self.texts.encoder
-        encode = encoder.encode_query if request.kind == "query" else encoder.encode_document
-
-        def work() -> list[schemas.EncodedText]:
-            made = []
-            for text in request.texts:
-                deadline.check()
-                found = encode([text], threads=1, progress=False, truncation="ignore")
-                spans = [] if found.spans is None else [(a, b) for a, b in found.spans.tolist()]
-                as_text = to_base64(found.values) if request.encoding == "base64" else None
-                values = None if as_text is not None else found.values.round(6).tolist()
-                made.append(schemas.EncodedText(found.n_tokens, spans, as_text, values))
-            return made
-
-        return schemas.EncodeAnswer(encoder.name, encoder.dim, await self.pool.run(work, deadline))
+        return await encode_texts(self.texts.encoder, request, self.limits, self.pool, deadline)
