@@ -1,6 +1,7 @@
 """Doctests of modules that import optional packages are collected only where those are installed."""
 
 import importlib.util
+from pathlib import Path
 
 NEED_TORCH = (
     "beam", "checkpoints", "decoder", "explaining", "methods", "model", "multivector", "nonparametric", "pawa",
@@ -8,11 +9,11 @@ NEED_TORCH = (
 )  # fmt: skip
 """Of the generative room; its index, identifiers and recipes need none."""
 
-NEED_SERVE = (
-    "api", "compatible", "endpoints", "forwarding", "metrics", "openapi", "page", "parts", "protocol", "routes",
-    "running", "schemas", "served", "spans", "vectors", "workers",
-)  # fmt: skip
-"""Of the serving room; the client needs none of it."""
+LIGHT_SERVING = ("__init__", "async_client", "client", "keys", "naming", "pool", "problems", "query_cache")
+"""Of the serving room: the client and what needs no server. Every other module there waits for the serve extra, so
+that a new one does too."""
+
+SERVING = sorted(Path(__file__, "..", "weft", "serving").resolve().glob("*.py"))
 
 NEED_ROUTER = ("fleet", "following", "log", "replica", "replicas", "routed", "routing", "wire")
 """Of the cluster's room: they are servers."""
@@ -32,7 +33,8 @@ NEED = {
         "weft/training/*",
         *(f"weft/generative/{name}.py" for name in NEED_TORCH),
     ],
-    "msgspec": [f"weft/serving/{name}.py" for name in NEED_SERVE] + [f"weft/cluster/{name}.py" for name in NEED_ROUTER],
+    "msgspec": [f"weft/serving/{path.name}" for path in SERVING if path.stem not in LIGHT_SERVING]
+    + [f"weft/cluster/{name}.py" for name in NEED_ROUTER],
     "ray": [f"weft/cluster/{name}.py" for name in NEED_RAY],
     "mcp": ["weft/serving/tools.py"],
     "rapidfuzz": ["weft/generative/spans.py"],
