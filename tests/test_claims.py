@@ -26,7 +26,7 @@ PAGES = sorted(
     ]
 )
 COMMANDS = typer.main.get_command(app)
-GENERATED = {DOCS / "reference" / "cli.md"}  # tools/cli_reference.py writes it when the site is built
+GENERATED = {DOCS / "reference" / name for name in ("cli.md", "http.md")}  # hooks in tools/ write them with the site
 
 
 def name(path):

@@ -27,6 +27,27 @@ def test_the_reference_of_the_command_line_has_every_verb():
     assert "* `-f, --filter" in page
 
 
+def test_the_reference_of_the_http_api_has_every_field_with_what_it_means():
+    pytest.importorskip("msgspec")
+    page = runpy.run_path(str(ROOT / "tools" / "http_reference.py"))["reference"]()
+    assert "## POST /v1/indexes/{name}/search\n\nSearch. Scope `read`." in page
+    assert "## DELETE /v1/indexes/{name}/documents/{id}\n\nRemove a document. Scope `write`." in page
+    requests, answers = page.split("\n## Objects\n")
+    fields = re.findall(r"^\| `(\w+)` \| .* \| .* \| (.*) \|$", requests, re.MULTILINE)
+    assert ("k", "How many documents to return.") in fields
+    assert [name for name, said in fields if not said] == []
+    assert "### Hit\n" in answers
+
+
+def test_configuration_has_every_variable_of_the_environment():
+    sources = [*(ROOT / "src").rglob("*.py"), ROOT / "native" / "cpu.cpp"]
+    read = r"""(?:envvar=|environ(?:\.get)?[([]|getenv\(|ENVIRONMENT = |VARIABLE = )"(WEFT_\w+)"""
+    names = {name for path in sources for name in re.findall(read, path.read_text(encoding="utf-8"))}
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    assert {"WEFT_CACHE", "WEFT_SIMD", "WEFT_KEYS"} <= names
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
+
+
 def test_every_room_is_in_the_api_reference():
     packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
     modules = {path.stem for path in (ROOT / "src" / "weft").glob("*.py") if not path.stem.startswith("_")}
@@ -40,7 +61,10 @@ def test_every_room_is_in_the_api_reference():
 def test_every_page_of_the_site_is_in_its_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert sorted(page for page in pages | {"reference/cli.md"} if f" {page}\n" not in navigation) == []
+    assert (
+        sorted(page for page in pages | {"reference/cli.md", "reference/http.md"} if f" {page}\n" not in navigation)
+        == []
+    )
 
 
 def completed(line):

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +17,7 @@ from weft.kernels import aligned_pairs, score_ragged
 from weft.serving.endpoints import Call
 from weft.serving.pool import Deadline
 from weft.serving.problems import RefusedError
-from weft.serving.schemas import Request
+from weft.serving.schemas import Request, said
 from weft.serving.served import Served
 from weft.serving.spans import matched_spans
 from weft.serving.vectors import to_base64
@@ -37,36 +37,39 @@ class RelevantSpans(Struct):
     """Cohere's wish for the parts of documents that counted."""
 
     mode: Literal["enabled", "disabled"]
-    threshold: float | None = None
-    max_spans: int | None = None
+    threshold: Annotated[float | None, said("The contribution that a span must exceed.")] = None
+    max_spans: Annotated[int | None, said("Spans of a document, at most.")] = None
+
+
+_Ignored = said("Taken because clients send it, and not used.")
+_Model = Annotated[str | None, said("The model's name, the name of an index, or `default`.")]
 
 
 class RerankRequest(Request, kw_only=True):
     """What Cohere's and Jina's clients send."""
 
-    query: str | TextDocument
-    documents: list[str | TextDocument]
-    model: str | None = None
-    top_n: int | None = None
-    return_documents: bool | None = None
-    relevant_spans: RelevantSpans | None = None
-    # Taken because clients send them: documents are cut where the model's reading ends, and all requests are equal.
-    max_tokens_per_doc: int | None = None
-    max_chunks_per_doc: int | None = None
-    priority: int | None = None
-    truncation: bool | None = None
+    query: Annotated[str | TextDocument, said("A text, or an object with one.")]
+    documents: Annotated[list[str | TextDocument], said("Texts, or objects with one.")]
+    model: _Model = None
+    top_n: Annotated[int | None, said("How many to return; by default all.")] = None
+    return_documents: Annotated[bool | None, said("Whether results repeat the texts.")] = None
+    relevant_spans: Annotated[RelevantSpans | None, said("Ask for the parts that counted.")] = None
+    # Documents are cut where the model's reading ends, and all requests are equal.
+    max_tokens_per_doc: Annotated[int | None, _Ignored] = None
+    max_chunks_per_doc: Annotated[int | None, _Ignored] = None
+    priority: Annotated[int | None, _Ignored] = None
+    truncation: Annotated[bool | None, _Ignored] = None
 
 
 class MultiVectorRequest(Request, kw_only=True):
     """What Jina's clients send for token vectors."""
 
-    input: str | TextDocument | list[str | TextDocument]
-    model: str | None = None
-    input_type: Literal["query", "document"] = "document"
-    embedding_type: Literal["float", "base64"] | None = None
-    encoding_format: Literal["float", "base64"] | None = None
-    """The older name of `embedding_type`."""
-    dimensions: int | None = None
+    input: Annotated[str | TextDocument | list[str | TextDocument], said("One text, or several.")]
+    model: _Model = None
+    input_type: Annotated[Literal["query", "document"], said("Models encode the two differently.")] = "document"
+    embedding_type: Annotated[Literal["float", "base64"] | None, said("The form of the vectors.")] = None
+    encoding_format: Annotated[Literal["float", "base64"] | None, said("The older name of `embedding_type`.")] = None
+    dimensions: Annotated[int | None, said("Must be the model's, if it is there.")] = None
 
 
 def _text(given: str | TextDocument) -> str:

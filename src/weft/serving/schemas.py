@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 Fusion = Literal["blend", "rrf", "scores"]
 Field = Literal["text", "metadata", "snippet", "spans", "explanation"]
+
+
+def said(description: str) -> Meta:
+    """Return what OpenAPI and the reference say of a field."""
+    return Meta(description=description)
+
+
+_Filter = Annotated[str | None, said("Only documents whose metadata it lets through.")]
+_Alignment = Annotated[
+    str | None, said("How tokens are aligned, e.g. `xtr` or `sum-of-max`; by default the index's own.")
+]
+_Exact = Annotated[bool, said("Score every document instead of searching.")]
+_BetaQ = Annotated[float | None, said("The part of the query's tokens that is used, the most salient first.")]
+_Version = Annotated[
+    str | UnsetType, said("The state after this write, for `at_least`; only from the router of a cluster.")
+]
 
 
 class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -17,76 +33,82 @@ class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class VectorQuery(Request, kw_only=True):
     """A query as token vectors: rows of numbers, or base64 of little-endian float16 with the number of columns."""
 
-    values: list[list[float]] | None = None
-    base64: str | None = None
-    dim: int | None = None
+    values: Annotated[list[list[float]] | None, said("A row of numbers for each token.")] = None
+    base64: Annotated[str | None, said("The rows as little-endian float16, one after the other.")] = None
+    dim: Annotated[int | None, said("Columns of `base64`; by default the index's.")] = None
 
 
 class SearchRequest(Request, kw_only=True):
     """A search: one `query`, many `queries`, or `vectors`."""
 
-    query: str | None = None
-    queries: list[str] | None = None
-    vectors: list[VectorQuery] | None = None
-    k: int = 10
-    filter: str | None = None
-    alignment: str | None = None
-    hybrid: Fusion | None = None
-    exact: bool = False
-    n_probe: int | None = None
-    k_prime: int | None = None
-    refine: int | None = None
-    beta_q: float | None = None
-    fields: tuple[Field, ...] = ("text", "metadata", "spans")
-    partial: bool = False
-    at_least: str | None = None
+    query: Annotated[str | None, said("The text to search for.")] = None
+    queries: Annotated[list[str] | None, said("Several texts, answered in this order.")] = None
+    vectors: Annotated[list[VectorQuery] | None, said("Queries that are encoded already.")] = None
+    k: Annotated[int, said("How many documents to return.")] = 10
+    filter: _Filter = None
+    alignment: _Alignment = None
+    hybrid: Annotated[Fusion | None, said("Fuse with BM25; `blend` is the one to begin with.")] = None
+    exact: _Exact = False
+    n_probe: Annotated[int | None, said("Cells probed for each query token.")] = None
+    k_prime: Annotated[int | None, said("Document tokens looked at for each query token.")] = None
+    refine: Annotated[int | None, said("Documents scored in full.")] = None
+    beta_q: _BetaQ = None
+    fields: Annotated[tuple[Field, ...], said("What each hit has beside its id and score.")] = (
+        "text",
+        "metadata",
+        "spans",
+    )
+    partial: Annotated[bool, said("From the router of a cluster: answer without shards that are down.")] = False
+    at_least: Annotated[str | None, said("From the router of a cluster: the `version` that a write returned.")] = None
 
 
 class ExplainRequest(Request, kw_only=True):
     """Why documents have their scores: of one document, or of the k best."""
 
-    query: str
-    id: str | None = None
-    k: int = 1
-    filter: str | None = None
-    alignment: str | None = None
-    exact: bool = False
-    beta_q: float | None = None
+    query: Annotated[str, said("The text to search for.")]
+    id: Annotated[str | None, said("The document to explain; without it the `k` best.")] = None
+    k: Annotated[int, said("How many results to explain.")] = 1
+    filter: _Filter = None
+    alignment: _Alignment = None
+    exact: _Exact = False
+    beta_q: _BetaQ = None
 
 
 class DocumentIn(Request, kw_only=True):
     """A document to add. Without an id it gets one that is made from its text."""
 
-    id: str | None = None
-    text: str
-    metadata: dict[str, Any] = {}
+    id: Annotated[str | None, said("A document that has it already is replaced.")] = None
+    text: Annotated[str, said("The whole text; it is split into passages.")]
+    metadata: Annotated[dict[str, Any], said("For filters: strings, numbers, booleans, lists of them.")] = {}
 
 
 class AddRequest(Request, kw_only=True):
     """Documents to add; those whose id is there are replaced where they differ."""
 
-    documents: list[DocumentIn]
-    split: bool = True
+    documents: Annotated[list[DocumentIn], said("In any order; an id comes once.")]
+    split: Annotated[
+        bool, said("Split long texts into passages; otherwise what is too long for the model is cut off.")
+    ] = True
 
 
 class DeleteRequest(Request, kw_only=True):
     """Documents to remove, with all their passages."""
 
-    ids: list[str]
+    ids: Annotated[list[str], said("Of documents; those that are not there are passed over.")]
 
 
 class FilterRequest(Request, kw_only=True):
     """A filter on metadata; none means all documents."""
 
-    filter: str | None = None
+    filter: _Filter = None
 
 
 class EncodeRequest(Request, kw_only=True):
     """Texts to turn into token vectors."""
 
-    texts: list[str]
-    kind: Literal["query", "document"] = "document"
-    encoding: Literal["base64", "float"] = "base64"
+    texts: Annotated[list[str], said("Answered in this order.")]
+    kind: Annotated[Literal["query", "document"], said("Models encode the two differently.")] = "document"
+    encoding: Annotated[Literal["base64", "float"], said("Little-endian float16, or rows of numbers.")] = "base64"
 
 
 class Span(Struct):
@@ -171,14 +193,14 @@ class AddAnswer(Struct):
     updated: int
     unchanged: int
     ids: list[str]
-    version: str | UnsetType = UNSET
+    version: _Version = UNSET
 
 
 class DeleteAnswer(Struct):
     """How many passages were there to be removed."""
 
     deleted: int
-    version: str | UnsetType = UNSET
+    version: _Version = UNSET
 
 
 class MatchingAnswer(Struct):
