@@ -95,6 +95,17 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things as a message says it.
+
+    Examples
+    --------
+    >>> counted(1, "passage"), counted(2000, "passage")
+    ('1 passage', '2,000 passages')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _brief(value: object) -> str:
     # A bad array of a million numbers must not become a megabyte of message.
     try:

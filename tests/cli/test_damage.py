@@ -7,7 +7,7 @@ import pytest
 from weft import TextIndex
 from weft.errors import CorruptIndexError, InvalidParameterError
 
-MARK = "1 passages could not be looked at"
+MARK = "1 passage could not be searched"
 
 
 @pytest.fixture

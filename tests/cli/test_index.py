@@ -139,7 +139,7 @@ class TestFirstTime:
         out = tmp_path / "b.weft"
         code, _, err = run("index", beir_folder, "-o", out, "-m", model)
         assert code == 0
-        assert "63 documents were cut to the model's length; --split keeps all" in err
+        assert "63 documents cut to the model's length; --split keeps all" in err
         assert set(contents(out)) == {f"d{i}" for i in range(63)}
         assert counts(run("index", beir_folder, "-o", out, "--split", "--json")[1])[1] == 63
         assert "d0##0" in contents(out)

@@ -212,7 +212,7 @@ def test_the_command(path, capsys):
     assert main(["repair", str(path)]) == 0
     printed = capsys.readouterr()
     assert printed.out.split() == [f"d{n}" for n in range(10)]
-    assert "10 passages are gone" in printed.err
+    assert "10 passages lost" in printed.err
     assert main(["check", str(path)]) == 0
     small = files(path)[0]
     small.unlink()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.opening import shown
-from weft.errors import DataError
+from weft.errors import DataError, counted
 from weft.ingest import own_metadata
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def warn_of_missing(missing: int, index: Path) -> None:
     """Say that documents could not be looked at, on stderr, whatever is printed on stdout."""
     if missing:
         typer.echo(
-            f"weft: {missing:,} passages could not be looked at: their part of the index is damaged; "
+            f"weft: {counted(missing, 'passage')} could not be searched: that part of the index is damaged; "
             f"weft check {shown(str(index))} says where",
             err=True,
         )

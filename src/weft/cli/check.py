@@ -7,6 +7,7 @@ import json
 import typer
 
 from weft.cli.opening import IndexPath, Json, shown
+from weft.errors import counted
 from weft.text_index import TextIndex
 
 
@@ -23,7 +24,7 @@ def check(index: IndexPath, as_json: Json = False) -> None:
         typer.echo(json.dumps(row, ensure_ascii=False))
     elif report.sound:
         more = f"; {len(report.leftovers)} leftover files, which the next write removes" if report.leftovers else ""
-        typer.echo(f"{index}: sound, {count:,} passages{more}")
+        typer.echo(f"{index}: sound, {counted(count, 'passage')}{more}")
     else:
         for problem in report.problems:
             typer.echo(f"weft: {shown(problem)}", err=True)

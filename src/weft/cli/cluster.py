@@ -11,7 +11,7 @@ import typer
 from weft.cli.index import Scope
 from weft.cli.opening import Model, shown
 from weft.cli.serve import ENVIRONMENT, Host, KeysFile, Port, known_keys, server_room
-from weft.errors import DataError, missing_extra
+from weft.errors import DataError, counted, missing_extra
 
 cluster = typer.Typer(name="cluster", help="One index on many machines.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Option("--name", help="What clients call the index.")]
@@ -50,7 +50,9 @@ def replica(
     running.run(
         server,
         listening(host, port),
-        ready=lambda address: typer.echo(f"weft: serving {name} ({len(texts):,} passages) at {address}", err=True),
+        ready=lambda address: typer.echo(
+            f"weft: serving {name} ({counted(len(texts), 'passage')}) at {address}", err=True
+        ),
     )
 
 
@@ -136,13 +138,13 @@ def index(
     control = _control()
 
     def told(done: int, of: int, documents: int) -> None:
-        typer.echo(f"weft: {done} of {of} shards, {documents:,} passages", err=True)
+        typer.echo(f"weft: {done} of {of} shards, {counted(documents, 'passage')}", err=True)
 
     named = None if model is None else str(model)
     with control.joined(address):
         options = {"model": named, "bits": bits, "id_scope": id_scope.value, "workers": workers}
         made = control.build(sources, store, shards, told=told, **options)
-    typer.echo(f"version {made.version}: {made.documents:,} passages in {len(made.shards)} shards")
+    typer.echo(f"version {made.version}: {counted(made.documents, 'passage')} in {len(made.shards)} shards")
 
 
 @cluster.command("serve")
@@ -203,7 +205,7 @@ def compact(
     from weft.cluster.store import ShardStore
 
     made = compacted(ShardStore(store), version=version, scratch=scratch)
-    typer.echo(f"version {made.version}: {made.documents:,} passages in {len(made.shards)} shards")
+    typer.echo(f"version {made.version}: {counted(made.documents, 'passage')} in {len(made.shards)} shards")
 
 
 @cluster.command("status")
@@ -263,4 +265,4 @@ def delete(
     from weft.cluster.connecting import connect
 
     with connect(url, key=key) as remote:
-        typer.echo(f"{remote.delete(ids):,} passages removed")
+        typer.echo(f"{counted(remote.delete(ids), 'passage')} removed")

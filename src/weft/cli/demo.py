@@ -14,7 +14,7 @@ import typer
 
 from weft.cli.opening import Model
 from weft.cli.serve import server_room, start
-from weft.errors import CheckpointError, IndexFormatError, IndexStateError
+from weft.errors import CheckpointError, IndexFormatError, IndexStateError, counted
 from weft.text_index import TextIndex, is_taken
 from weft.types import Document
 
@@ -60,7 +60,7 @@ def demo(
         summary = texts.add(map(_document, collection.documents), split=False)
         took = time.perf_counter() - begun
         done = f"indexed in {took:.1f} s" if summary.passages else "already indexed"
-        out.print(f"{len(texts):,} passages {done} with {texts.encoder.name}: {index}\n", style="dim")
+        out.print(f"{counted(len(texts), 'passage')} {done} with {texts.encoder.name}: {index}\n", style="dim")
         if not serve:
             _tour(texts, collection, out)
     if serve:

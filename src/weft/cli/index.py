@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.opening import InterruptedRunError, Json, Model, shown, stdin_of_texts
-from weft.errors import DataError, IndexFormatError
+from weft.errors import DataError, IndexFormatError, counted
 from weft.text_index import TextIndex, is_taken
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def index(
             )
         except KeyboardInterrupt:
             raise InterruptedRunError(
-                f"interrupted: {output} is sound and holds {len(opened):,} passages; "
+                f"interrupted: {output} is sound and holds {counted(len(opened), 'passage')}; "
                 "the same command continues from there"
             ) from None
         empty = fresh and len(opened) == 0
@@ -129,7 +129,7 @@ def index(
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
     _say_skipped(summary.skipped)
     if summary.cut:
-        typer.echo(f"weft: {summary.cut:,} documents were cut to the model's length; --split keeps all", err=True)
+        typer.echo(f"weft: {counted(summary.cut, 'document')} cut to the model's length; --split keeps all", err=True)
     typer.echo(_as_json(summary) if as_json else f"{output}: {summary}")
     asked = {file.name for file in found if file.asked}
     unread = any(isinstance(s, Skipped) and s.line is None and s.path in asked for s in summary.skipped)
@@ -208,20 +208,16 @@ def _lines(skipped: Iterable[Skipped]) -> list[str]:
     lines = [str(s) for s in others if s.reason not in common]
     for reason in sorted(common):
         alike = [s.path for s in others if s.reason == reason]
-        lines.append(f"{_files(len(alike))}: {reason} ({alike[0]}, …)")
+        lines.append(f"{counted(len(alike), 'file')}: {reason} ({alike[0]}, …)")
     if unknown:
         kinds = Counter(unknown).most_common()
         named = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds[:_LISTED])
         more = f", {len(kinds) - _LISTED} other kinds" if len(kinds) > _LISTED else ""
-        lines.append(f"{_files(len(unknown))} {NO_KIND} ({named}{more})")
+        lines.append(f"{counted(len(unknown), 'file')} {NO_KIND} ({named}{more})")
     if ignored:
         what = "file or folder" if ignored == 1 else "files and folders"
         lines.append(f"{ignored:,} {what} {IGNORED} (--no-ignore takes {'it' if ignored == 1 else 'them'})")
     return [shown(line) for line in lines]
-
-
-def _files(count: int) -> str:
-    return f"{count:,} {'file' if count == 1 else 'files'}"
 
 
 def _as_json(summary: Summary) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import typer
 
 from weft.cli.opening import IndexPath, Json, shown
+from weft.errors import counted
 from weft.storage.folder import QUARANTINE
 from weft.storage.repair import repair as repaired
 
@@ -29,7 +30,7 @@ def repair(index: IndexPath, as_json: Json = False) -> None:
         typer.echo(f"{index}: sound, nothing to repair", err=True)
     elif done.lost:
         typer.echo(
-            f"weft: {len(done.lost):,} passages are gone, listed above; their texts, as far as there are any, are in "
+            f"weft: {counted(len(done.lost), 'passage')} lost, listed above; what is left of their texts is in "
             f"{index / QUARANTINE}",
             err=True,
         )

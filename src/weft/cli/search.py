@@ -35,7 +35,7 @@ from weft.cli.answers import (
 )
 from weft.cli.opening import Damage, IndexPath, Json, Model, OnDamage, Queries, QueryEncoder, shown
 from weft.cli.unknown_fields import warn_of_unknown_fields
-from weft.errors import DataError, WeftError
+from weft.errors import DataError, WeftError, counted
 from weft.text_index import TextIndex
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
         import readline  # noqa: F401 (arrow keys and history for input())
     out = console()
     _ = texts.encoder  # loaded now: the first answer is not to wait for it
-    out.print(f"{len(texts):,} documents. {_HELP}", style="dim")
+    out.print(f"{counted(len(texts), 'document')}. {_HELP}", style="dim")
     with texts.index.view() as view:
         warn_of_missing(view.missing, texts.index.folder)
     last: Answer | None = None

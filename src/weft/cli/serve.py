@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.opening import Damage, Model, OnDamage, Queries, QueryEncoder
-from weft.errors import missing_extra
+from weft.errors import counted, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,7 +109,7 @@ def known_keys(file: Path | None) -> Keys | None:
 
 def tell(sizes: Mapping[str, int], address: str) -> None:
     """Say what is served, and where."""
-    names = ", ".join(f"{name} ({size:,} passages)" for name, size in sizes.items())
+    names = ", ".join(f"{name} ({counted(size, 'passage')})" for name, size in sizes.items())
     typer.echo(f"weft: serving {names} at {address}", err=True)
 
 

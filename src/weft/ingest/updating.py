@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.encoders import Encoder, split_text
-from weft.errors import DataError, MissingExtraError
+from weft.errors import DataError, MissingExtraError, counted
 from weft.ingest.languages import language_note, remember_other_languages
 from weft.ingest.origins import FILE, ID, ORIGIN, place_from, real_path
 from weft.ingest.passages import passages_of, place_of
@@ -60,7 +60,7 @@ class Summary:
         counts = (
             f"{self.added:,} added, {self.updated:,} updated, {self.unchanged:,} unchanged, {self.removed:,} removed"
         )
-        return f"{counts}, {len(self.skipped):,} skipped ({self.passages:,} passages written)"
+        return f"{counts}, {len(self.skipped):,} skipped ({counted(self.passages, 'passage')} written)"
 
 
 @dataclass
@@ -270,7 +270,7 @@ class _Run:
             remember_other_languages(self.index)
             self.summary.languages = dict(Counter(self.summary.languages) + languages)
         self.summary.passages += len(passages)
-        bar.set_postfix_str(f"{self.summary.passages:,} passages")
+        bar.set_postfix_str(counted(self.summary.passages, "passage"))
 
     def remove_gone(self, roots: list[str]) -> None:
         """Remove what came from under the roots and was not seen this time."""

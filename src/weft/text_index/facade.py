@@ -13,7 +13,7 @@ from weft.alignment import Alignment
 from weft.encoders import Encoder
 from weft.encoders.loading import model_reference
 from weft.encoders.query_towers import FULL
-from weft.errors import DataError, IndexStateError, InvalidParameterError, invalid
+from weft.errors import DataError, IndexStateError, InvalidParameterError, counted, invalid
 from weft.explain.reading import explain_result
 from weft.explain.snippet import Fragment, fragments, snippet
 from weft.ingest import own_metadata, whole
@@ -202,7 +202,7 @@ class TextIndex(Writing, Asynchronous):
         if self._index is None:
             return "TextIndex(closed)"
         model = self.encoder.name if "encoder" in vars(self) else self.index.model or "the bundled model"
-        return f"TextIndex({str(self.index.folder)!r}, {len(self):,} passages, {model})"
+        return f"TextIndex({str(self.index.folder)!r}, {counted(len(self), 'passage')}, {model})"
 
     # -- reading -------------------------------------------------------------------------------------
 
