@@ -239,7 +239,7 @@ def test_documents_are_found_and_written_through_ray(nodes, joined, url):
         assert len(remote) == DOCUMENTS
         assert remote.search("the number 17", 1)[0].id == "d17"
         assert remote.add({"extra": "An extra text about whales."}).added == 1
-        assert remote.search("whales", 1)[0].id == "extra"
+        assert remote.search("whales", 1, at_least=remote.written)[0].id == "extra"
         assert remote.delete("extra") == 1
     with pytest.raises(WeftError, match="'notes' is served already"):
         control.serve("notes", "elsewhere")

@@ -120,6 +120,17 @@ def test_what_is_written_is_read_by_whoever_asks_for_it(cluster):
         remote.search("zebra", at_least="0:100000")
 
 
+def test_a_client_reads_what_it_wrote(cluster):
+    remote, _ = cluster
+    assert remote.written is None
+    for at in range(6):  # whichever replica answers, and in either shard
+        remote.add({f"y{at}": f"Yak {at} climbs."})
+        assert f"y{at}" in {m.id for m in remote.search("yak", 40, at_least=remote.written)}
+        remote.delete([f"y{at}"])
+        assert f"y{at}" not in {m.id for m in remote.search("yak", 40, at_least=remote.written)}
+    assert {pair.partition(":")[0] for pair in remote.written.split(",")} == {"0", "1"}
+
+
 def test_a_killed_writer_loses_nothing_that_it_answered(cluster, built, tmp_path):
     remote, replicas = cluster
     acknowledged, failures, stop = [], [], threading.Event()

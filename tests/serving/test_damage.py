@@ -9,7 +9,6 @@ import pytest
 
 import weft
 from weft import TextIndex
-from weft.serving.async_client import connect_async
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_answers_say_what_is_missing(damaged, start, more):
         assert [found.missing for found in remote.search_many(["moon", "dog"])] == [1, 1]
 
     async def ask():
-        async with connect_async(server.url) as remote:
+        async with weft.connect_async(server.url) as remote:
             return await remote.search("moon telescope")
 
     assert asyncio.run(ask()).missing == 1

@@ -112,10 +112,3 @@ class AsyncRemoteIndex(_Connection):
     async def compact(self) -> None:
         """Merge all segments now; needs a key with the scope admin."""
         await self._do(self._calls.compact())
-
-
-def connect_async(
-    url: str, *, index: str | None = None, key: str | None = None, timeout: float = TIMEOUT
-) -> AsyncRemoteIndex:
-    """Return an index behind a server, for programs on asyncio; the parameters are those of `weft.connect`."""
-    return AsyncRemoteIndex(url, index=index, key=key, timeout=timeout)

@@ -80,6 +80,7 @@ class _Calls:
 
     def __init__(self, name: str | None) -> None:
         self.name = name
+        self.written: str | None = None
 
     def path(self, rest: str = "") -> Generator[_Send, Any, str]:
         if self.name is None:
@@ -93,6 +94,11 @@ class _Calls:
     def post(self, rest: str, body: Any) -> _Steps:
         path = yield from self.path(rest)
         return (yield _Send("POST", path, body))
+
+    def write(self, rest: str, body: Any) -> _Steps:
+        answer = yield from self.post(rest, body)
+        self.written = _later(self.written, answer.get("version"))
+        return answer
 
     def search_many(self, queries: Sequence[str] | TokenVectors, k: int, options: Mapping[str, Any]) -> _Steps:
         body: dict[str, Any] = {"k": k, **{name: value for name, value in options.items() if value is not None}}
@@ -134,17 +140,17 @@ class _Calls:
         for document in given:
             waiting.append(_row(document))
             if len(waiting) == at_once:
-                total = _sum(total, (yield from self.post("/documents", {"documents": waiting, "split": split})))
+                total = _sum(total, (yield from self.write("/documents", {"documents": waiting, "split": split})))
                 waiting = []
         if waiting:
-            total = _sum(total, (yield from self.post("/documents", {"documents": waiting, "split": split})))
+            total = _sum(total, (yield from self.write("/documents", {"documents": waiting, "split": split})))
         return total
 
     def delete(self, ids: str | Iterable[str]) -> _Steps:
         wanted = [ids] if isinstance(ids, str) else list(ids)
         if not wanted:
             return 0
-        return (yield from self.post("/documents/delete", {"ids": wanted}))["deleted"]
+        return (yield from self.write("/documents/delete", {"ids": wanted}))["deleted"]
 
     def family(self, id: str) -> _Steps:  # noqa: A002
         path = yield from self.path(f"/documents/{quote(id, safe='')}")
@@ -201,6 +207,11 @@ class _Connection:
         self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._url = url.rstrip("/")
         self._calls = _Calls(index)
+
+    @property
+    def written(self) -> str | None:
+        """The state after what was written here, for ``at_least=`` of a search; None where a server has no versions."""
+        return self._calls.written
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r}, index={self._calls.name!r})"
@@ -341,6 +352,17 @@ def _row(document: Document | str) -> dict[str, Any]:
     return {"id": document.id, **row} if document.id else row
 
 
+def _later(known: str | None, version: str | None) -> str | None:
+    """Return the later of two states; one that several shards have named says how far each has come ("0:17,2:5")."""
+    if known is None or version is None:
+        return version or known
+    reached: dict[str, int] = {}
+    for pair in (*known.split(","), *version.split(",")):
+        shard, _, at = pair.rpartition(":")
+        reached[shard] = max(reached.get(shard, 0), int(at))
+    return ",".join(f"{shard}:{at}" if shard else str(at) for shard, at in reached.items())
+
+
 def _sum(total: RemoteSummary, answer: Mapping[str, Any]) -> RemoteSummary:
     return RemoteSummary(
         total.added + answer["added"],
@@ -357,26 +379,3 @@ def _matches(found: Mapping[str, Any]) -> RemoteMatches:
 def _match(hit: Mapping[str, Any]) -> RemoteMatch:
     spans = tuple(MatchedSpan(s["start"], s["stop"], s["contribution"]) for s in hit.get("spans", ()))
     return RemoteMatch(hit["id"], hit["score"], hit.get("text", ""), hit.get("metadata", {}), spans)
-
-
-def connect(url: str, *, index: str | None = None, key: str | None = None, timeout: float = TIMEOUT) -> RemoteIndex:
-    """Return an index behind a server (`weft serve`), with the methods of `TextIndex`.
-
-    Parameters
-    ----------
-    url : str
-        The server's address.
-    index : str, optional
-        The name of an index there; not needed where there is only one.
-    key : str, optional
-    timeout : float
-        Seconds to wait for an answer.
-
-    Examples
-    --------
-    >>> import weft
-    >>> with weft.connect("http://127.0.0.1:8080") as notes:  # doctest: +SKIP
-    ...     for match in notes.search("the red planet", k=3):
-    ...         print(match.id, [match.text[s.start : s.stop] for s in match.spans])
-    """
-    return RemoteIndex(url, index=index, key=key, timeout=timeout)
