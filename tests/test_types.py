@@ -131,7 +131,7 @@ BAD = {
     "complex": (lambda: TokenVectors([[1j]], [0, 1]), ["'values'", "real", "complex128"]),
     "text": (lambda: TokenVectors([["a"]], [0, 1]), ["'values'", "real"]),
     "offsets end early": (lambda: TokenVectors(V, [0, 2]), ["'offsets'", "3", "2"]),
-    "offsets fall": (lambda: TokenVectors(V, [0, 2, 1, 3]), ["'offsets'", "never falls"]),
+    "offsets fall": (lambda: TokenVectors(V, [0, 2, 1, 3]), ["'offsets'", "never decreases"]),
     "offsets start late": (lambda: TokenVectors(V, [1, 3]), ["'offsets'", "starts at 0"]),
     "offsets of floats": (lambda: TokenVectors(V, [0.0, 3.0]), ["'offsets'", "integers", "float64"]),
     "token ids too few": (lambda: TokenVectors(V, [0, 3], token_ids=[1, 2]), ["'token_ids'", "(3,)", "(2,)"]),

@@ -1,6 +1,6 @@
 """weft: multi-vector retrieval as sparse alignment, rel(Q, D) = 1/Z · Σ S∘A.
 
-Importing this package loads NumPy only; torch is used when tensors are passed in, or checkpoints are loaded.
+Importing this package loads NumPy only. torch is used when you pass in tensors or load checkpoints.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

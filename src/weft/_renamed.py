@@ -1,4 +1,4 @@
-"""Names that weft once had: whoever uses one is told the new name.
+"""Names that weft once had: using one raises an error with the new name.
 
 Modules are in the table below. An attribute is kept as ``old = Renamed("new")`` in its class, a keyword by
 ``@renamed_keywords(old="new")`` on its function.
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class _RenamedModules:
-    """The last finder that an import asks, so only for what is not there."""
+    """The last finder that an import asks, so it sees only what no other found."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:  # noqa: ARG004
@@ -43,13 +43,13 @@ class _RenamedModules:
 
 
 def install() -> None:
-    """Have imports of modules that moved say where to."""
+    """Make imports of modules that moved say where they are now."""
     if _RenamedModules not in sys.meta_path:
         sys.meta_path.append(_RenamedModules)
 
 
 class Renamed:
-    """An attribute that has another name now.
+    """An attribute that was renamed.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Renamed:
 
 
 def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Refuse keywords that have another name now.
+    """Refuse keywords that were renamed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""No dependency reports on its users: switched off here, before any of them is loaded.
+"""Switch off the telemetry of dependencies before any of them is loaded.
 
 ONNX Runtime keeps a device id and a queue of events under ``~/.cache`` as soon as it loads; its own call that switches
 them off comes too late to keep either from being written. A variable that the user has set is left as it is.
@@ -13,10 +13,10 @@ SWITCHES = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Variables by which the libraries that weft loads are told to report nothing."""
+"""Variables that switch off the telemetry of the libraries that weft loads."""
 
 
 def switch_off() -> None:
-    """Tell every library that may be loaded after this to report nothing."""
+    """Switch off the telemetry of every library that may be loaded later."""
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)

@@ -18,7 +18,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 def numbers(values: Any, parameter: str, owner: str) -> NDArray[Any]:
-    """Return an array of real numbers, from whatever holds them: lists, NumPy, torch on any device."""
+    """Return an array of real numbers from a list, a NumPy array or a torch tensor on any device."""
     if hasattr(values, "detach"):  # a torch tensor: take its numbers, wherever they are and whatever their type
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() else values
@@ -88,7 +88,7 @@ def concatenate_optional(parts: list[Any]) -> NDArray[Any] | None:
 
 
 MOST_COUNT = 2**31 - 1
-"""What native code and SQLite can count, and multiply, in 64 bits."""
+"""The largest count: two of them can be multiplied in 64 bits, in native code and in SQLite."""
 
 
 def check_count(value: Any, parameter: str, owner: str, most: int | None = None) -> int:

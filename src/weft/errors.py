@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class WeftError(Exception):
-    """Base of all errors raised on purpose by weft."""
+    """Base of all errors that weft raises on purpose."""
 
 
 class InvalidParameterError(WeftError, ValueError):
@@ -23,11 +23,11 @@ class UnsupportedCPUError(WeftError, RuntimeError):
 
 
 class DataError(WeftError, ValueError):
-    """A file of texts, queries or judgements is missing or not in the layout it should have."""
+    """A file of texts, queries or judgements is missing or has the wrong layout."""
 
 
 class CheckpointError(WeftError):
-    """A model is missing, not whole, or not in a layout that weft knows."""
+    """A model is missing, incomplete, or in a layout that weft does not know."""
 
 
 class TruncatedError(WeftError, ValueError):
@@ -35,7 +35,7 @@ class TruncatedError(WeftError, ValueError):
 
 
 class IndexStateError(WeftError):
-    """The index on disk is not in a state that allows the call."""
+    """The index is not in a state that allows the call."""
 
 
 class NotAnIndexError(IndexStateError, FileNotFoundError):
@@ -55,11 +55,11 @@ class IndexFormatError(IndexStateError):
 
 
 class StorageError(IndexStateError, OSError):
-    """The disk is full or fails; the call did nothing, and what was committed before is as it was."""
+    """The disk is full or failing. The call changed nothing, and what was committed before is intact."""
 
 
 class CorruptIndexError(IndexStateError):
-    """A file's bytes are not those that were written; the message names the file and the place."""
+    """A file is damaged: its bytes are not those that were written. The message names the file and the place."""
 
 
 def invalid(parameter: str, owner: str, constraint: str, value: object) -> InvalidParameterError:
@@ -91,7 +91,7 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's message that says something, or the kind of error."""
+    """Return the first line with text of another library's message, or the kind of error."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

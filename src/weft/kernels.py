@@ -3,7 +3,7 @@
 The same numbers as `weft.score` for sum-of-max, top-k and top-p, without padding, without the matrix S
 in memory, and with the instructions of the machine it runs on (`simd_level`). The environment variable
 ``WEFT_SIMD`` (``baseline``, ``avx2``, ``avx512``, ``avx512vnni``, ``neon`` or ``neondot``), read at the first call,
-chooses other ones.
+chooses others.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def simd_levels() -> tuple[str, ...]:
 
 
 def knows(alignment: Alignment) -> bool:
-    """Tell whether the kernels have an alignment; `weft.score` has all of them.
+    """Tell whether the kernels compute an alignment; `weft.score` computes all of them.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class TokenVectors:
         values = float_matrix(self.values, "values", owner)
         offsets = integers(self.offsets, "offsets", owner, np.int64)
         if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
-            raise invalid("offsets", owner, "a 1-D array that starts at 0 and never falls", self.offsets)
+            raise invalid("offsets", owner, "a 1-D array that starts at 0 and never decreases", self.offsets)
         if offsets[-1] != len(values):
             raise invalid(
                 "offsets",
@@ -375,8 +375,9 @@ class TokenRetrieval:
     last: NDArray[np.float32]
     """(n,) the similarity of the k′-th: m_i under ``impute=kth``"""
     how: str
-    """``"exact"``: every token was compared; ``"scanned"``: likewise, and which can be among the best was told by bytes
-    whose errors are small all but always; ``"sampled"``: `last` is an estimate from a part of the collection"""
+    """``"exact"``: every token was compared. ``"scanned"``: every token was compared by its byte code, whose errors are
+    almost always too small to matter, and the best again in full. ``"sampled"``: `last` is an estimate from a sample of
+    the collection"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,9 @@ def test_at_indexing(index, caplog):
     made = index.add({"a": GERMAN, "b": ENGLISH})
     assert made.languages == {"de": 1}
     (line,) = told(caplog)
-    assert line.startswith("1 of 2 passages are not in English, which weft-small reads: 1 German.")
-    assert "a model that reads them helps (--model" in line
-    assert line.endswith("), or a search by words (--hybrid --weights 0 1)")
+    assert line.startswith("1 of 2 passages are not in English, the language of weft-small: 1 German.")
+    assert "use a model that reads them (--model" in line
+    assert line.endswith("), or search by words (--hybrid --weights 0 1)")
     index.add({"c": GERMAN + " Wirklich."})
     assert len(told(caplog)) == 1, "said once"
     assert index.info()["other_languages"] == {"de": 2}
@@ -48,7 +48,7 @@ def test_at_search(index, caplog):
     index.search("Wo schläft die Katze und warum?")
     index.search("Où dort le chat et pourquoi ?")
     (line,) = told(caplog)
-    assert line.startswith("the query is in German, and weft-small reads English: ask in English")
+    assert line.startswith("the query is in German, but weft-small reads English: ask in English")
 
 
 def test_models_of_which_nothing_is_known(tmp_path, caplog):

@@ -175,7 +175,7 @@ class TestCatalogue:
 
     def test_documents_that_are_there_and_deleted(self, path):
         self.change(path, "INSERT INTO tombstones (doc) VALUES (5)")
-        assert "1 documents were there and deleted" in " ".join(repair(path).notes)
+        assert "1 documents were both there and deleted" in " ".join(repair(path).notes)
         with Index.open(path) as index:
             assert check(index).sound
             assert len(index) == 80
@@ -187,7 +187,7 @@ class TestCatalogue:
         self.change(path, "DROP TRIGGER lexical_delete", "DELETE FROM documents WHERE doc = 6", trigger)
         with Index.open(path) as index, pytest.raises(CorruptIndexError, match="is not in the catalogue"):
             index.search(crafted.query(), 80, exact=True)
-        assert "1 entries of segments were of no document" in " ".join(repair(path).notes)
+        assert "1 entries of segments belonged to no document" in " ".join(repair(path).notes)
         with Index.open(path) as index:
             assert check(index).sound
             assert len(index.search(crafted.query(), 80, exact=True)[0]) == 79

@@ -48,7 +48,7 @@ def adapt(
         Rule, typer.Option(help="careful: change only on clear evidence; paper: take the best on the examples.")
     ] = Rule.CAREFUL,
     certainty: Annotated[
-        float | None, typer.Option(help="How certain a change must be to be better.", show_default="0.95")
+        float | None, typer.Option(help="How certain it must be that a change helps.", show_default="0.95")
     ] = None,
     candidates: Annotated[int, typer.Option(min=10, help="Documents to re-rank for each query.")] = 100,
     queries: QueriesOption = None,
@@ -58,11 +58,11 @@ def adapt(
     as_json: Json = False,
     model: Model = None,
 ) -> None:
-    """Choose INDEX's alignment by a few judged queries; eight are a start.
+    """Choose INDEX's alignment from a few judged queries; eight are a start.
 
-    Documents are not encoded again: candidates that are already retrieved are ranked under each alignment. The
-    choice becomes the index's own, which searches without --alignment take. It stays as it is where the examples are
-    no clear evidence, unless --rule paper takes the best one all the same.
+    No document is encoded again: the best documents of each query are ranked under each alignment. The choice becomes
+    the default of searches without --alignment. Without clear evidence nothing changes, unless --rule paper takes the
+    best one anyway.
     """
     if rule is Rule.PAPER and certainty is not None:
         raise DataError("--certainty is for --rule careful: the paper's rule takes the best on the examples")
@@ -73,7 +73,7 @@ def adapt(
             if examples is not None or queries is not None or qrels is not None:
                 raise DataError("--reset takes no examples")
             opened.remember_alignment(None)
-            typer.echo(f"weft: {index} searches by {opened.index.alignment} again", err=True)
+            typer.echo(f"weft: {index} uses {opened.index.alignment} again", err=True)
             return
         from weft.evaluation.adaptation import CERTAINTY, alignments_to_compare, best_on_examples, choose
         from weft.evaluation.indexes import Parents, score_examples
@@ -99,7 +99,7 @@ def adapt(
         return
     _print(choice)
     if choice.changed:
-        typer.echo("weft: only tried, nothing stored" if dry_run else f"weft: stored in {index}", err=True)
+        typer.echo("weft: dry run, nothing stored" if dry_run else f"weft: stored in {index}", err=True)
 
 
 def _examples(

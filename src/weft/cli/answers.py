@@ -87,7 +87,7 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="VECTORS BM25",
-        help="The weights of vectors and BM25 in --hybrid; 1 0.8 for a blend.",
+        help="The weights of vectors and BM25 in --hybrid; 1 0.8 by default for a blend.",
     ),
 ]
 
@@ -123,7 +123,7 @@ class Settings:
 
     @property
     def explained(self) -> dict[str, Any]:
-        """Options of `TextIndex.snippet` and `TextIndex.explain_answer`: those of the search but for the alignment."""
+        """Options of `TextIndex.snippet` and `TextIndex.explain_answer`: those of the search, without the alignment."""
         return {"filter": self.filter, "exact": self.exact, "beta_q": self.beta_q}
 
     def check(self) -> None:
@@ -143,7 +143,7 @@ class Settings:
 
 
 def readable(text: str, what: str) -> str:
-    """Return an argument as a person meant it: some text, and none of the bytes that are no UTF-8."""
+    """Return a text that was typed, with bytes that are not UTF-8 replaced; refuse an empty one."""
     if not text.strip():
         raise DataError(f"the {what} is empty")
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -184,7 +184,7 @@ def _shown(texts: TextIndex, answer: Answer, settings: Settings) -> Iterator[Sho
 
 
 def warn_of_missing(missing: int, index: Path) -> None:
-    """Say that documents could not be looked at, on stderr, whatever is printed on stdout."""
+    """Say on stderr how many documents could not be searched, whatever the format of the results."""
     if missing:
         typer.echo(
             f"weft: {counted(missing, 'passage')} could not be searched: that part of the index is damaged; "

@@ -15,9 +15,11 @@ from weft.errors import DataError, counted, missing_extra
 
 cluster = typer.Typer(name="cluster", help="One index on many machines.", no_args_is_help=True, rich_markup_mode=None)
 Name = Annotated[str, typer.Option("--name", help="What clients call the index.")]
-IdScope = Annotated[Scope, typer.Option("--id-scope", help="Whether ids of rows are unique in their file, or in all.")]
+IdScope = Annotated[
+    Scope, typer.Option("--id-scope", help="Whether the ids of rows are unique per file or across all files.")
+]
 ShardKey = Annotated[
-    str | None, typer.Option("--shard-key", envvar="WEFT_SHARD_KEY", help="The key that the shards' servers ask for.")
+    str | None, typer.Option("--shard-key", envvar="WEFT_SHARD_KEY", help="The key for the servers of the shards.")
 ]
 
 
@@ -60,7 +62,7 @@ def replica(
 def route(
     shards: Annotated[
         list[str],
-        typer.Option("--shard", metavar="URL[,URL…]", help="The servers of one shard, the one that writes first."),
+        typer.Option("--shard", metavar="URL[,URL…]", help="The servers of one shard; the first one writes."),
     ],
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -68,9 +70,11 @@ def route(
     name: Name = "index",
     shard_key: ShardKey = None,
     writable: Annotated[
-        bool, typer.Option("--writable", help="Add and delete; documents lie in shards by the hash of their ids.")
+        bool, typer.Option("--writable", help="Allow adding and deleting; the hash of its id tells a document's shard.")
     ] = False,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Queries that are encoded at a time.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Queries that are encoded at the same time.")
+    ] = None,
     model: Model = None,
 ) -> None:
     """Serve shards that are served elsewhere (weft serve) as one index."""
@@ -95,7 +99,7 @@ def route(
 
 
 Store = Annotated[str, typer.Argument(metavar="STORE", help="A folder or s3://bucket/prefix.")]
-Address = Annotated[str, typer.Option("--address", envvar="RAY_ADDRESS", help="Of the Ray cluster.")]
+Address = Annotated[str, typer.Option("--address", envvar="RAY_ADDRESS", help="The address of the Ray cluster.")]
 
 
 def _control() -> Any:
@@ -110,8 +114,10 @@ def _control() -> Any:
 def up(
     context: typer.Context,
     host: Annotated[str, typer.Option("--host", help="This machine's address in the private network.")] = "127.0.0.1",
-    join: Annotated[str | None, typer.Option("--join", metavar="HOST:PORT", help="The head; without: be it.")] = None,
-    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="Of the head.")] = 6379,
+    join: Annotated[
+        str | None, typer.Option("--join", metavar="HOST:PORT", help="The head; without it, be the head.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="The head's port.")] = 6379,
     storage: Annotated[
         Path, typer.Option("--storage", help="Where a head keeps what it knows, so that it can be started again.")
     ] = Path("weft-head"),
@@ -128,13 +134,16 @@ def index(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders all nodes can read.")],
     store: Annotated[str, typer.Option("-o", "--output", metavar="STORE", help="A folder or s3://bucket/prefix.")],
     shards: Annotated[int, typer.Option("--shards", help="How many parts.")] = 4,
-    bits: Annotated[int, typer.Option("--bits", help="Bits a coordinate: 8, 4 or 2.")] = 8,
+    bits: Annotated[int, typer.Option("--bits", help="Bits per coordinate: 8, 4 or 2.")] = 8,
     id_scope: IdScope = Scope.file,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes with a model.")] = None,
     address: Address = "auto",
     model: Model = None,
 ) -> None:
-    """Build an index on all nodes, and publish it as the store's next version. What was built stays built."""
+    """Build an index on all nodes and publish it as the store's next version.
+
+    Run it again to build only what is missing.
+    """
     control = _control()
 
     def told(done: int, of: int, documents: int) -> None:
@@ -150,7 +159,7 @@ def index(
 @cluster.command("serve")
 def serve(
     store: Store,
-    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Of each shard, on different nodes.")] = 2,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Replicas of each shard, on different nodes.")] = 2,
     version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -160,7 +169,7 @@ def serve(
     address: Address = "auto",
     model: Model = None,
 ) -> None:
-    """Serve a store by Ray: replicas of every shard, restarted for ever, and a router in front of them."""
+    """Serve a store on Ray: replicas of every shard, restarted when they die, behind a router."""
     control = _control()
     running = server_room()
     running.check_exposed(host, known_keys(keys))  # bad lines are told here, not by the router
@@ -186,7 +195,7 @@ def roll(
     version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
     address: Address = "auto",
 ) -> None:
-    """Serve another version, without a query that fails; the old one stays until the new one is warm."""
+    """Switch to another version without failing a query; the old one answers until the new one is warm."""
     control = _control()
     with control.joined(address):
         made = control.roll(name, version)
@@ -199,7 +208,7 @@ def compact(
     version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
     scratch: Annotated[Path | None, typer.Option("--scratch", help="Where shards are worked on, one by one.")] = None,
 ) -> None:
-    """Publish a version that holds all changes so far, for replicas to start fast. Writes go on meanwhile."""
+    """Publish a version with all changes so far, so that replicas start fast. Writes go on meanwhile."""
     server_room()
     from weft.cluster.replica import compact as compacted
     from weft.cluster.store import ShardStore
@@ -210,7 +219,7 @@ def compact(
 
 @cluster.command("status")
 def status(name: Name = "index", address: Address = "auto") -> None:
-    """Say which version is served, and where its replicas are."""
+    """Show which version is served, and where its replicas are."""
     control = _control()
     with control.joined(address):
         version, url, rows = control.status(name)
@@ -229,8 +238,8 @@ def down(name: Name = "index", address: Address = "auto") -> None:
     typer.echo(f"{name}: {stopped} servers stopped")
 
 
-Url = Annotated[str, typer.Option("--url", help="Of the router, or ray://HOST:PORT/NAME.")]
-Key = Annotated[str | None, typer.Option("--key", envvar="WEFT_KEY", help="One that the router knows.")]
+Url = Annotated[str, typer.Option("--url", help="The router's address, or ray://HOST:PORT/NAME.")]
+Key = Annotated[str | None, typer.Option("--key", envvar="WEFT_KEY", help="A key that the router knows.")]
 
 
 @cluster.command("add")
@@ -240,7 +249,7 @@ def add(
     url: Url = "http://127.0.0.1:8080",
     key: Key = None,
 ) -> None:
-    """Add documents to a cluster; what is there already is replaced."""
+    """Add documents to a cluster; those with an id that is there are replaced."""
     from weft.cluster.connecting import connect
     from weft.sources.files import read_sources
     from weft.sources.find import Selection, find

@@ -78,7 +78,7 @@ def demo(
 
 
 def _tour(texts: TextIndex, collection: Collection, out: Console) -> None:
-    """Show some searches, an explanation, and how good all searches are."""
+    """Show some searches, an explanation, and the quality over all judged queries."""
     from weft.explain.terminal import print_explanations
 
     for name in SHOWN:
@@ -110,7 +110,7 @@ def _serve(index: Path, model: str | None, port: int) -> None:
 
 
 def _opened(path: Path, model: str | None, collection: Collection) -> TextIndex:
-    """Open the demo's index, or make it; one of another model is made anew, one of other documents refused."""
+    """Open the demo's index, or make it. An index of another model is replaced; one of other documents is refused."""
     if is_taken(path):
         with TextIndex.open(path) as found:
             ours = sum(document.id in found for document in collection.documents)

@@ -38,7 +38,7 @@ from weft.text_index import TextIndex
 
 def explain(
     index: IndexPath,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What was looked for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     doc: Annotated[
         str | None, typer.Option("--doc", "-d", metavar="ID", help="This document; by default the best one.")
     ] = None,

@@ -40,7 +40,8 @@ def export(
 ) -> None:
     """Write the light form of MODEL to FOLDER: ONNX Runtime and tokenizers, no torch.
 
-    Then print a table: processor time of a query on one thread; how far vectors, scores and nDCG@10 are from torch's.
+    Then print a table: the processor time of a query on one thread, and how far vectors, scores and nDCG@10 are from
+    those of torch.
     """
     from tempfile import TemporaryDirectory
 

@@ -23,19 +23,19 @@ def explain(
     place: Annotated[
         Path, typer.Argument(metavar="INDEX|MODEL", help="An index made by weft generative index, or a trained model.")
     ],
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What is looked for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     document: Annotated[
         str | None,
         typer.Argument(
             metavar="[ID|TEXT]",
-            help="Of an index a document's id, by default the best one found; of a model a text, - reads stdin.",
+            help="With an index, a document's id (default: the best result); with a model, a text; - reads stdin.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Of an index: explain this many of the best.")] = 1,
-    beams: Annotated[int, typer.Option(min=1, help="Of an index: hypotheses kept while decoding.")] = 15,
+    k: Annotated[int, typer.Option("-k", min=1, help="With an index: explain this many of the best documents.")] = 1,
+    beams: Annotated[int, typer.Option(min=1, help="With an index: hypotheses kept while decoding.")] = 15,
     tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens that a generative model is asked for; by default as many as in training."),
+        typer.Option(min=1, help="Tokens that a generative model decodes; by default as many as in training."),
     ] = None,
     pairs: PairsListed = 12,
     html: Html = None,
@@ -43,9 +43,9 @@ def explain(
 ) -> None:
     """Show why INDEX finds a document for QUERY, or which words of QUERY a MODEL aligns with which words of TEXT.
 
-    Of an index: what was decoded. SEAL's n-grams with what each adds to the score; the title or the digits of other
-    methods with the part of their logits that cross-attention adds, Σ S∘A over all heads. Of a model: the same for the
-    part of TEXT that it would say for QUERY.
+    An index shows what it decoded: SEAL's n-grams with what each adds to the score, or the title or digits of the other
+    methods with what cross-attention adds to their logits, Σ S∘A over all heads. A model shows the same for the part of
+    TEXT that it would decode for QUERY.
     """
     query = readable(query, "query")
     begin_torch("explaining")

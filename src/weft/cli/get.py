@@ -1,4 +1,4 @@
-"""``weft get``: what an index has of a document."""
+"""``weft get``: what an index holds of a document."""
 
 from __future__ import annotations
 

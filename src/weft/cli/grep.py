@@ -128,7 +128,7 @@ def _hits(
 
 
 def _up_to_date(path: str, place: Path, found: dict[str, Found], model: tuple[str | None, str]) -> TextIndex:
-    """Open the index of a path, with every file as it is now; `found` is by where each file really is.
+    """Open the index of a path and bring it up to date; `found` has the files by their real paths.
 
     `model`: its name, and what encodes queries.
     """

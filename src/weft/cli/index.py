@@ -76,7 +76,9 @@ def index(
     ] = None,
     find_by: Annotated[
         float | None,
-        typer.Option(help="Find by this part of the tokens, the most salient, and rank by all, for a new index."),
+        typer.Option(
+            help="In a new index, find documents by this share of their tokens, the most salient ones; rank by all."
+        ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use; default all.")] = None,
     progress: Annotated[
@@ -197,7 +199,7 @@ def _say_skipped(skipped: Iterable[Skipped]) -> None:
 
 
 def _lines(skipped: Iterable[Skipped]) -> list[str]:
-    """Write a line for each, but one for all files of no known kind, and one for each other reason that is common."""
+    """Write a line for each, except that files of unknown kinds share one, and so do files with a common reason."""
     from weft.sources.find import IGNORED, NO_KIND
 
     listed = list(skipped)

@@ -42,7 +42,7 @@ from weft.errors import WeftError
 
 app = typer.Typer(
     name="weft",
-    help="Multi-vector retrieval as sparse alignment.",
+    help="Semantic search over your own documents that shows its work.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -83,7 +83,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _common(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more on stderr.")] = False,
     version: Annotated[  # noqa: ARG001 (typer acts on it)
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:  # whoever read our output has had enough; nothing more may be written, not at exit either
+    except BrokenPipeError:  # the reader of our output has closed it: write nothing more, not at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except (WeftError, OSError) as error:

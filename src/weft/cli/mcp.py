@@ -42,7 +42,7 @@ def mcp(
     opened = open_indexes(named(indexes), model, on_damage.value)
     try:
         for texts in opened.values():
-            _ = texts.encoder  # loaded now: the first question is not to wait for it
+            _ = texts.encoder  # loaded now, so that the first question does not wait for it
         server = mcp_server(opened, version("weft-search"))
         if http:
             import uvicorn

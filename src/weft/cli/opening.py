@@ -52,34 +52,34 @@ OnDamage = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _LISTED = 100_000
-"""Names are compared with a wrong one in indexes of at most this many passages."""
+"""A wrong id is compared with those of the index if there are at most this many passages."""
 
 
 class InterruptedRunError(WeftError):
-    """Ctrl-C, with a word on how far it got."""
+    """Ctrl-C, with a message that says how far the work got."""
 
     exit_code = 130
 
 
 def stdin_of_texts() -> IO[bytes]:
-    """Return stdin for reading texts, with a word to whoever sits in front of it."""
+    """Return stdin for reading texts; in a terminal, say that it is being read."""
     if sys.stdin.isatty():
         typer.echo("weft: reading texts from the terminal, one a line; Ctrl-D ends", err=True)
     return sys.stdin.buffer
 
 
 def shown(text: str) -> str:
-    """Return a message or a name as one line that a terminal only shows."""
+    """Return a message or a name as one line without control characters."""
     return printable_line(text)
 
 
 def for_stdout(text: str) -> str:
-    """Return text for stdout: what a terminal only shows, and exactly what there is for a pipe."""
+    """Return text for stdout: without control characters for a terminal, unchanged for a pipe."""
     return printable(text) if sys.stdout.isatty() else text
 
 
 def id_of(texts: TextIndex, name: str) -> str:
-    """Return the id of a document that is named as its index does, or by any path to its file."""
+    """Return a document's id, given that id or any path to its file."""
     if texts.family(name) or not os.path.exists(name):
         return name
     from weft.ingest import as_known
@@ -90,7 +90,7 @@ def id_of(texts: TextIndex, name: str) -> str:
 
 
 def no_document(texts: TextIndex, name: str, index: Path) -> DataError:
-    """Say that an index has no such document, and which has a name like it."""
+    """Return the message for a document that an index does not have, with the nearest id."""
     known = {id.partition("##")[0] for id in texts} if len(texts) <= _LISTED else set()  # noqa: A001
     end = "/" + name.replace(os.sep, "/").lstrip("./")
     close = sorted(id for id in known if id.endswith(end)) or get_close_matches(name, sorted(known), n=1)  # noqa: A001

@@ -119,7 +119,7 @@ def search(
 
 
 def _prompt(texts: TextIndex, settings: Settings) -> None:
-    """Ask until the end of input; an error is one line, and the next question is welcome."""
+    """Ask until the end of input; after an error, print one line and go on."""
     from contextlib import suppress
 
     from weft.explain.terminal import print_explanations
@@ -127,7 +127,7 @@ def _prompt(texts: TextIndex, settings: Settings) -> None:
     with suppress(ImportError):
         import readline  # noqa: F401 (arrow keys and history for input())
     out = console()
-    _ = texts.encoder  # loaded now: the first answer is not to wait for it
+    _ = texts.encoder  # loaded now, so that the first answer does not wait for it
     out.print(f"{counted(len(texts), 'document')}. {_HELP}", style="dim")
     with texts.index.view() as view:
         warn_of_missing(view.missing, texts.index.folder)

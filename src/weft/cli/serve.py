@@ -133,7 +133,7 @@ def start(
     also: Callable[[str], object] | None = None,
     **options: Any,
 ) -> None:
-    """Serve open indexes until the end; `also` is called with the address once searches are answered."""
+    """Serve open indexes until told to stop; `also` is called with the address once searches are answered."""
     running = server_room()
     try:
         from weft.serving.api import Server

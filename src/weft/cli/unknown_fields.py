@@ -1,4 +1,4 @@
-"""A filter on a field that no document has: most often a slip of the pen, so it is pointed out."""
+"""A filter on a field that no document has is most often a typing error, so it is pointed out."""
 
 from __future__ import annotations
 

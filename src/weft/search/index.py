@@ -27,11 +27,11 @@ from weft.storage.views import View
 from weft.types import Document, Ranking, TokenRetrieval, TokenVectors
 
 FILTERS = 8
-"""How many filters' results are remembered, a byte for each document, until something is written."""
+"""The results of this many filters are remembered, a byte for each document, until something is written."""
 
 
 def searchable(alignment: Alignment | str) -> Alignment:
-    """Return the alignment; refuse one that only training has a use for."""
+    """Return the alignment; refuse one that is only for training."""
     parsed = Alignment.parse(alignment)
     if isinstance(parsed, InBatchTokenRetrieval):
         raise invalid("alignment", "search", "xtr:k_prime for a corpus (xtr-in-batch is for training)", str(parsed))
@@ -66,7 +66,7 @@ class Index(Store):
         return added
 
     def remember_alignment(self, alignment: Alignment | str) -> None:
-        """Keep an alignment as the index's own: searches that name none take it."""
+        """Remember an alignment as the index's own: searches that name none use it."""
         super().remember_alignment(str(searchable(alignment)))
 
     def matching(self, filter: Filter | str) -> list[str]:  # noqa: A002
@@ -130,8 +130,8 @@ class Index(Store):
         k : int
             The maximum number of documents.
         alignment : Alignment or str, optional
-            What relevance is; by default the index's own: the sum of max, or what `remember_alignment` was given.
-            ``"xtr:k_prime"`` scores from retrieved tokens alone, ``"xtr"`` with a k′ that suits the collection.
+            How relevance is computed; by default as the index does: by the sum of max, or what `remember_alignment` was
+            given. ``"xtr:k_prime"`` scores from retrieved tokens alone, ``"xtr"`` with a k′ that suits the collection.
         filter : Filter or str, optional
             Only documents whose metadata match are looked at.
         exact : bool
@@ -199,7 +199,7 @@ class Index(Store):
     def prepared(
         self, queries: TokenVectors | ArrayLike, beta_q: float | None = None
     ) -> tuple[TokenVectors, NDArray[np.int64]]:
-        """Return queries as they are searched with, and which token of its query each is of."""
+        """Return the queries as they are searched, and the place of each token in its query."""
         batch = self._queries(queries)
         rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
         if beta_q is not None:

@@ -27,15 +27,15 @@ MOST_STRINGS = 8
 MOST_WORDS = 256
 """A longer query is cut: SQLite's expressions have a limited depth, and BM25 gains nothing from more."""
 K1 = 1.2
-"""Of FTS5's BM25: a word that comes again and again counts at most K1 + 1 times."""
+"""FTS5's k₁ of BM25: however often a word occurs, it counts at most K1 + 1 times."""
 LEAST_IDF = 1e-6
-"""FTS5's, of a word that more than half of the documents have."""
+"""FTS5's weight of a word that more than half of the documents have."""
 
 
 def match_any(text: str) -> str:
     """Return the FTS5 expression that matches any word of a text; empty if it has none.
 
-    Whatever stands in the text, quotes and operators of FTS5 included, is only ever a word.
+    Everything in the text is a word, quotes and operators of FTS5 included.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def terms_of(text: str) -> list[str]:
 
 
 def exact_strings(text: str) -> list[str]:
-    """Return the strings of a query that are meant letter by letter: part numbers, error codes, names of code, quotes.
+    """Return the strings of a query that must match exactly: part numbers, error codes, names in code, quotes.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def search_exact(index: Store, text: str, most: int = 20, *, filter: Filter | st
     text : str
         The query.
     most : int
-        What more documents hold tells nothing apart.
+        If more documents than this hold the strings, they tell nothing and none is returned.
     filter : Filter or str, optional
         Only documents whose metadata match.
     """
@@ -122,7 +122,7 @@ def search_lexical(index: Store, text: str, k: int = 10, *, filter: Filter | str
 
 
 def most_score(index: Store, text: str) -> float:
-    """Return the highest score that BM25 could give a document for a query: every word, again and again.
+    """Return the highest score that BM25 could give a document for a query: every word of it, very often.
 
     That is (k₁ + 1) · Σ ln((N − n + ½) / (n + ½)), with N documents, of which n have the word.
 

@@ -1,8 +1,8 @@
-"""An index that is a part of a larger collection: what its neighbours must know, and what they tell it.
+"""An index that is a part of a larger collection: what it must tell the other parts, and learn from them.
 
-Each score of a sum of max is its document's own. Under XTR m_i is the k′-th similarity in the whole collection, and
-BM25 weighs words by how many of all documents have them. Both take two steps: every part tells what it has, and every
-part searches with what all of them have.
+Under the sum of max a score depends on its document alone. XTR's m_i is the k′-th similarity in the whole collection,
+and BM25 weighs words by how many of all documents have them. So both take two steps: each part reports what it has,
+then each part searches with what all of them have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.storage.store import Store
 from weft.types import TokenRetrieval, TokenVectors
 
 B = 0.75
-"""Of FTS5's BM25: how much the length of a document counts."""
+"""FTS5's b of BM25: how much the length of a document counts."""
 
 
 class Retrieved(NamedTuple):
@@ -92,7 +92,7 @@ def retrieve_part(
 
 
 def retrieved_from_all(alignment: XTR | str, parts: Sequence[Retrieved], *, exact: bool = False) -> TokenRetrieval:
-    """Return what the parts together retrieved; each was told the number of tokens of all.
+    """Return what the parts retrieved together; each of them knew the number of tokens of all.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def retrieved_from_all(alignment: XTR | str, parts: Sequence[Retrieved], *, exac
 
 
 class Words(NamedTuple):
-    """What BM25 must know of a collection for a query."""
+    """What BM25 must know about a collection for a query."""
 
     documents: int
     words: int
@@ -135,7 +135,7 @@ class Words(NamedTuple):
 
     @classmethod
     def together(cls, parts: Sequence[Words]) -> Words:
-        """Return what all parts have.
+        """Return the sum over all parts.
 
         Examples
         --------
@@ -163,10 +163,10 @@ def search_lexical_part(
     *,
     filter: Filter | str | None = None,  # noqa: A002
 ) -> list[tuple[str, float]]:
-    """Return a part's best documents with the BM25 that they have in the whole collection.
+    """Return a part's best documents, scored by the BM25 of the whole collection.
 
-    FTS5 weighs with the numbers of its own table. Its score of a single word, with the document's length, tells how
-    often the word is there; with that the score is made anew.
+    FTS5 weighs words by the counts of its own table. From its score of a single word and the document's length follows
+    how often the word occurs, and from that the score in the whole collection.
     """
     own = Words.of(index, text)
     totals: dict[int, float] = {}

@@ -18,7 +18,7 @@ from weft.storage.filters import parse as parse_filter
 from weft.types import Ranking, TokenVectors
 
 DEPTH = 100
-"""The minimum number of documents that each side of a hybrid search hands to the fusion."""
+"""Each side of a hybrid search hands at least this many documents to the fusion."""
 
 
 class QueryEncoder(Protocol):
@@ -149,14 +149,14 @@ class Searcher:
             return answers
 
     def document(self, id: str, answer: Answer, **options: Unpack[VectorOptions]) -> tuple[Ranking, int] | None:  # noqa: A002
-        """Return what scored a document for an answer's query, searching for it if the answer has it not.
+        """Return the ranking that scores a document for an answer's query; search for it if the answer has none.
 
         None where the document has no score: it has no tokens, or under XTR no query token retrieved one of them.
         """
         found = answer.behind(id)
         if found is not None:
             return found
-        if not isinstance(answer.alignment, XTR):  # a score of its own: let it be seen whatever the filter says
+        if not isinstance(answer.alignment, XTR):  # the document was named: score it whatever the filter says
             options["filter"] = None
         options["among"] = [id]
         (ranking,) = self.index.search(answer.tokens, answer.k, alignment=answer.alignment, **options)

@@ -1,13 +1,14 @@
 """XTR inference (eq. 3-4) over all segments: retrieve tokens, score documents from them alone, impute what is missing.
 
-The definition is `weft.alignment.XTR`; what a name means does not depend on the way that was taken.
+The definition is `weft.alignment.XTR`; scores mean the same whichever way was taken.
 
 scan
     Every token is compared, first in bytes, and the k′ best of each query token are kept (native/token_scan.hpp): the
     k′-th similarity is that of the collection, and no document's other tokens are looked at.
 sample
     With ``impute=kth`` eq. 4 is Σ_i max(max_j S_ij, m_i): of the retrieved tokens only the k′-th similarity must be
-    known. Where k′ is large, some tokens, taken evenly, tell it, and the rest is the sum of max with floors.
+    known. Where k′ is large, it is estimated from an even sample of the tokens, and the rest is the sum of max with
+    floors.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ RANK = 80
 SAMPLED = 0.5
 """… and if it would be more than this share of the collection, everything is scanned."""
 LEAST = 50_000
-"""Collections of so few tokens are always scanned."""
+"""Collections of at most this many tokens are always scanned."""
 SAMPLE = "sampled"
-"""How tokens were retrieved, if by a sample."""
+"""What a ranking's retrieval says if the k′-th similarity was estimated from a sample."""
 
 Floats = NDArray[np.float32]
 
@@ -77,7 +78,7 @@ def search_tokens(
 
 
 def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
-    """Tell whether a sample of a collection's tokens is enough to tell the k′-th similarity."""
+    """Tell whether a sample of a collection's tokens is enough to estimate the k′-th similarity."""
     assert isinstance(plan.alignment, XTR)
     effort = plan.effort
     enough = effort is not None and effort.refine != 0 and tokens > LEAST and RANK / k_prime < SAMPLED
@@ -85,7 +86,7 @@ def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
 
 
 def one_in(k_prime: int) -> int:
-    """Return one in how many tokens a sample takes."""
+    """Return the step of a sample, which takes one in so many tokens."""
     # In steps of √2, so that a growing collection keeps its segments' samples for a while.
     return int(2 ** (np.floor(2 * np.log2(k_prime / RANK)) / 2))
 
@@ -119,7 +120,7 @@ def _sampled_last(
     k_prime: int,
     tokens: int,
 ) -> Floats:
-    """Each query token's k′-th similarity, by one in so many tokens of all segments, (n,)."""
+    """Each query token's k′-th similarity, estimated from one in so many tokens of all segments, (n,)."""
     samples = samples_of(segments, allowed, one_in(k_prime))
     rank = max(round(k_prime / tokens * sum(len(sample.rows) for sample in samples)), 1)
     search = _native.TokenRetrieval(query.n_tokens, rank)

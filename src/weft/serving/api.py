@@ -44,8 +44,8 @@ class Server:
     Parameters
     ----------
     indexes : mapping of str to TextIndex
-        By the names that clients use. They are closed with the server. In place of one, a function that makes what
-        answers for it.
+        By the names that clients use. They are closed with the server. A value may also be a function that makes what
+        answers for the index.
     keys : Keys, optional
         Without keys everybody may do everything, so the server answers only to names of this machine.
     limits : Limits, optional
@@ -95,9 +95,9 @@ class Server:
         self.announce: Callable[[], None] = lambda: None
         """Called once searches are answered."""
         self.failure: BaseException | None = None
-        """Why they never will be: the model or the index cannot be read."""
+        """Why searches cannot be answered: the model or the index cannot be read."""
         self.give_up: Callable[[], None] = lambda: None
-        """Called then."""
+        """Called when there is a `failure`."""
         self.page = Page() if page else None
         self._router = Router(
             [
@@ -136,7 +136,7 @@ class Server:
         self.announce()
 
     def close(self) -> None:
-        """Finish what was begun, write what waits, close the indexes."""
+        """Finish requests in progress, write what is queued, close the indexes."""
         self.ready = False
         self.pool.close()
         for served in self.indexes.values():

@@ -89,7 +89,7 @@ def served_model(call: Call, name: str | None) -> Served:
 
 
 async def rerank_v1(call: Call) -> Any:
-    """Order texts as `rerank` does; they come back unless a client says otherwise, which is Jina's default."""
+    """Order texts as `rerank` does; by default the texts are returned too, as Jina's API does."""
     if call.body.return_documents is None:
         call.body.return_documents = True
     return await rerank(call)

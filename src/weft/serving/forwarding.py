@@ -1,4 +1,4 @@
-"""Requests that only one process of several may answer: the others hand them on, over a socket of this machine."""
+"""Requests that only one process of several may answer: the others forward them over a local socket."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def forward(socket: Path, scope: Scope, headers: Mapping[bytes, bytes], bo
         raise RefusedError(504, "the request took too long and was given up") from None
     except (OSError, IndexError, ValueError):  # it is gone, and will be started again
         raise RefusedError(
-            503, "the process that writes is starting; what was not answered may be sent again", retry=1
+            503, "the process that writes is starting; send again what was not answered", retry=1
         ) from None
     answered = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in rest)}
     back = tuple((name, answered[name]) for name in _BACK if name in answered)

@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.errors import DataError
 
 SCOPES = ("read", "write", "admin")
-"""Each allows what those before it allow."""
+"""Each scope allows what those before it allow."""
 SHORTEST = 16
 _HASHED = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -27,7 +27,7 @@ class Key:
     digest: bytes
 
     def allows(self, scope: str) -> bool:
-        """Tell whether the key opens what needs a scope."""
+        """Tell whether the key allows what needs a scope."""
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
 
 

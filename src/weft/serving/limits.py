@@ -1,4 +1,4 @@
-"""What a server lets a client ask for, and the most that it may cost."""
+"""What a client may ask of a server, and the most that a request may cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one server. Whatever is beyond them is refused before any work is done.
+    """Bounds of one server. Requests beyond them are refused before any work is done.
 
     Examples
     --------

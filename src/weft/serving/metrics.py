@@ -20,7 +20,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class Metrics:
-    """Counts of one server; what the indexes know themselves is asked for when it is read."""
+    """Counts of one server; what the indexes count themselves is read on request."""
 
     def __init__(self, pool: Pool, indexes: Mapping[str, Served]) -> None:
         self.registry = CollectorRegistry()
@@ -48,7 +48,7 @@ class Metrics:
         return generate_latest(every)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is asked for only now."""
+        """Yield what is counted elsewhere."""
         yield GaugeMetricFamily("weft_waiting_requests", "Requests that wait for a thread.", self._pool.waiting)
         yield CounterMetricFamily("weft_shared_calls", "Calls that answered several searches.", self._pool.batches)
         documents = GaugeMetricFamily("weft_documents", "Documents and passages.", labels=["index"])

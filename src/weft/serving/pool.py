@@ -22,7 +22,7 @@ TOGETHER = 3
 
 
 class Deadline:
-    """A moment after which nobody waits for the result."""
+    """The time after which nobody waits for the result."""
 
     __slots__ = ("at",)
 
@@ -122,7 +122,7 @@ class Pool:
             raise RefusedError(504, "the request took too long and was given up") from None
 
     def close(self) -> None:
-        """Stop the threads when what is queued is done."""
+        """Stop the threads once the queue is empty."""
         with self._guard:
             self._closed = True
             while self._idle:
@@ -135,7 +135,7 @@ class Pool:
         own = threading.Lock()
         own.acquire()
         while (jobs := self._next(own)) is not None:
-            alive = [job for job in jobs if not job.future.done()]  # cancelled or timed out: no work for nobody
+            alive = [job for job in jobs if not job.future.done()]  # cancelled or timed out: nobody wants the result
             if not alive:
                 continue
             first, last = alive[0], max((job.deadline for job in alive), key=lambda deadline: deadline.at)

@@ -1,4 +1,4 @@
-"""What a client is told when something is wrong: RFC 9457 problems, without paths and without tracebacks."""
+"""What a client is told when something is wrong: RFC 9457 problems, without paths or tracebacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("weft.serving")
 
 
 class RefusedError(WeftError):
-    """An answer other than the one that was asked for.
+    """A refusal or a failure, as an answer.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class QueryCache:
 
     def encode_query(self, texts: Sequence[str], *, salience: bool | None = None) -> TokenVectors:
         """Return the token vectors of each query, as `Encoder.encode_query` does; longer ones are cut."""
-        keys = [(text, salience) for text in texts]  # with saliences, or without, are two things to score with
+        keys = [(text, salience) for text in texts]  # with and without saliences they score differently
         found = {}
         with self._guard:
             for key in dict.fromkeys(keys):

@@ -22,7 +22,7 @@ DRAIN_SECONDS = 30
 
 
 def check_exposed(host: str, keys: object) -> None:
-    """Refuse to be reached by other machines without keys."""
+    """Refuse to serve other machines without keys."""
     if keys is None and not is_loopback(host):
         raise InvalidParameterError(f"{host} can be reached by others: give --keys FILE, or serve on 127.0.0.1")
 
@@ -34,7 +34,7 @@ def run(
     also: Sequence[socket.socket] = (),
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C; then answer what was begun, write what waits, and close the indexes."""
+    """Serve until SIGTERM or Ctrl-C; then finish requests in progress, write what is queued, and close the indexes."""
     config = uvicorn.Config(
         server,
         http=protocol(server.limits.header_seconds),

@@ -115,7 +115,7 @@ class Served:
 
     @property
     def version(self) -> int:
-        """How many changes it has seen, where it follows a log of them; else 0."""
+        """How many changes of a log it has applied; 0 where it follows none."""
         return 0
 
     async def reach(self, version: int, deadline: Deadline) -> None:  # noqa: ARG002
@@ -229,7 +229,7 @@ class Served:
         return found
 
     def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
-        """Return the results with what was asked for; what they are read for comes all at once."""
+        """Return the results with the fields that were asked for, read for all of them at once."""
         hits = [schemas.Hit(*result) for result in ranking]
         wants = {name: name in search.fields for name in ("text", "metadata", "spans")}
         if not any(wants.values()):
@@ -382,7 +382,7 @@ class Served:
         return schemas.MatchingAnswer(len(ids), ids[:MATCHING])
 
     async def fields(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.FieldsAnswer:
-        """Return the metadata that is there, counted; once for each state of the index and filter."""
+        """Return the metadata that is there, counted; remembered for each state of the index and each filter."""
         self.check_filter(request.filter)
 
         def work() -> schemas.FieldsAnswer:

@@ -1,7 +1,7 @@
 """Several processes behind one port: all of them search, the first writes, and one that dies is started again.
 
-Each listens at the port by itself (SO_REUSEPORT), so the system spreads connections. What writes is handed on to the
-first, over a socket in a folder that only we can enter; readers see what was committed before their search.
+Each listens at the port by itself (SO_REUSEPORT), so the system spreads connections. Writes are forwarded to the first,
+over a socket in a private folder; a search sees everything committed before it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Settings:
 
 
 def supervise(number: int, settings: Settings, ready: Callable[[str], None]) -> None:
-    """Run some processes until SIGTERM or Ctrl-C; readers end first, so that what they handed on is answered."""
+    """Run some processes until SIGTERM or Ctrl-C; readers end first, so that the writer answers what they forwarded."""
     if not hasattr(socket, "SO_REUSEPORT"):
         raise WeftError("--workers needs a system whose processes can share a port (SO_REUSEPORT); this one cannot")
     folder = Path(tempfile.mkdtemp(prefix="weft-serve-"))
@@ -103,7 +103,7 @@ class _Workers:
         self._running[position] = process, ours
 
     def _hear(self, position: int, pipe: Connection) -> None:
-        """A worker says that it is ready, or its pipe ends because it has."""
+        """A worker says that it is ready, or its pipe closes because it has ended."""
         try:
             pipe.recv()
         except (EOFError, OSError):
@@ -121,7 +121,7 @@ class _Workers:
             self._ready()
 
     def _stop(self) -> None:
-        """Readers first: the writer answers what they have handed on."""
+        """Readers first: the writer answers what they have forwarded."""
         for positions in ([n for n in self._running if n], [n for n in self._running if not n]):
             for position in positions:
                 self._running[position][0].terminate()
@@ -133,7 +133,7 @@ class _Workers:
 
 def _work(position: int, settings: Settings, folder: Path, pipe: Connection) -> None:
     """Be one worker; the first is the one that writes."""
-    os.setpgid(0, 0)  # Ctrl-C is for the parent, which ends us in order
+    os.setpgid(0, 0)  # Ctrl-C is for the parent, which stops its workers in order
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server takes it
     try:
         from weft.serving import running
@@ -163,7 +163,7 @@ def _work(position: int, settings: Settings, folder: Path, pipe: Connection) -> 
 
 
 def _outlive(pipe: Connection) -> None:
-    """End when the parent has: nobody else would end us."""
+    """End when the parent has ended: nobody else would stop this process."""
     try:
         pipe.recv()
     except (EOFError, OSError):

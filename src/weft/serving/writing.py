@@ -20,7 +20,7 @@ from weft.text_index import TextIndex
 from weft.types import Document
 
 GROUP = 256
-"""The maximum number of documents committed together, unless one request has more."""
+"""At most this many documents are committed together, unless one request has more."""
 _log = logging.getLogger("weft.serving")
 
 
@@ -69,7 +69,7 @@ class _Write:
 
 
 class WriteQueue:
-    """Adds and deletes of one index, in their order.
+    """The adds and deletes of one index, in order.
 
     Parameters
     ----------
@@ -113,11 +113,11 @@ class WriteQueue:
                 self._thread = threading.Thread(target=self._run, name="weft-serving-writer", daemon=True)
                 self._thread.start()
             self._changed.notify()
-        # Not given up from here: what has been begun is finished, and the answer must say so.
+        # Not cancelled from here on: a write that has begun is finished, and the answer must say so.
         return await write.future
 
     def close(self) -> None:
-        """Write what waits, then stop."""
+        """Write what is queued, then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -45,7 +45,7 @@ BLOCK = 1 << 16
 LEAST_BLOCK = 1 << 12
 """The smallest block that is read."""
 SEE_CHECK = "; `weft check` lists all damage"
-"""What messages end with that are about the first damage met."""
+"""The end of a message about the first damage found."""
 MOST_DIMENSIONS = 3
 _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
@@ -100,14 +100,14 @@ class Scratch(np.memmap[Any, Any]):
     """An array in a file of ours that nobody else maps."""
 
     def release(self) -> None:
-        """Give back the memory behind the map; what was written stays in the file, and is read again when asked for."""
+        """Give back the memory behind the map; what was written stays in the file and is read again when needed."""
         mapped: mmap.mmap | None = self._mmap  # type: ignore[attr-defined]
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):  # None: an array computed from one
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def release(array: NDArray[Any]) -> None:
-    """Call `Scratch.release` where there is one: reading or writing it in passing then takes no memory."""
+    """Call `Scratch.release` if the array has one, so that reading or writing it takes no memory."""
     if isinstance(array, Scratch):
         array.release()
 
@@ -116,7 +116,7 @@ def release(array: NDArray[Any]) -> None:
 def scratch_array(folder: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
     """Lend an array that lies in a nameless file instead of memory; zeros at first.
 
-    Its room on the disk is reserved before it is mapped: a full disk is an OSError here, where without that the first
+    Its room on the disk is reserved before it is mapped, so that a full disk is an OSError here. Otherwise the first
     write into the map would kill the process (SIGBUS).
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -152,10 +152,10 @@ class Arrays:
     ----------
     path : Path
     trusted : bool
-        This process has just written the file: what it summed then need not be summed again.
+        This process has just written the file, so the checksums need not be verified again.
     copied : bool
-        Read the file into memory and check all of it now: nothing that happens to it later matters then. A mapped file
-        that is cut short crashes its readers.
+        Read the file into memory and check all of it now, so that later changes to it do not matter. A mapped file that
+        is cut short crashes its readers.
     """
 
     def __init__(self, path: Path, *, trusted: bool = False, copied: bool = False) -> None:
@@ -213,7 +213,7 @@ class Arrays:
     def _place(
         self, dtype: str, shape: list[int], start: int, nbytes: int
     ) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-        # Nothing is allocated or read from a shape that the file's own length does not bear out.
+        # Nothing is allocated or read by a shape that does not fit the length of the file.
         if len(shape) > MOST_DIMENSIONS or not all(
             type(n) is int and 0 <= n < 1 << 48 for n in (*shape, start, nbytes)
         ):

@@ -37,11 +37,11 @@ def build(
     stream : iterable of (Document or id, array (tokens, dim))
         Read once, a batch at a time.
     total : int, optional
-        Number of documents to come, for the time left.
+        Number of documents to come, to estimate the time left.
     most_tokens : int
         Tokens of the largest batch: memory is about this many vectors.
     progress : bool, optional
-        Show a progress bar on stderr; by default where a person watches.
+        Show a progress bar on stderr; by default in a terminal.
 
     Returns
     -------

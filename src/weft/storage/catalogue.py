@@ -61,7 +61,7 @@ class Catalogue(CatalogueReading):
 
     @classmethod
     def open(cls, folder: Path) -> Catalogue:
-        """Open an existing database, refusing what is no index and formats that are not known."""
+        """Open an existing database; refuse what is not an index, and unknown formats."""
         with faults_named(folder):
             check_folder(folder)
             db = connect(folder)
@@ -111,12 +111,12 @@ class Catalogue(CatalogueReading):
 
     @property
     def read_only(self) -> bool:
-        """Whether this folder cannot be written, and is read as it lies there."""
+        """Whether this folder cannot be written, only read."""
         return self._stamp is not None
 
     def _begin(self) -> None:
         if self._stamp is not None and (now := stamp(self.folder)) != self._stamp:
-            # It was read as something that stands still, without locks, and somebody else has begun to write it.
+            # It was read without locks, as something that does not change, and somebody else has begun to write it.
             self._db.close()
             again = Catalogue.open(self.folder)
             self._db, self._version, self._stamp = again._db, again._version, now
@@ -148,7 +148,7 @@ class Catalogue(CatalogueReading):
         self._version = schema.FORMAT_VERSION
 
     def _sum_tombstones(self, before: int) -> None:
-        """Say how many tombstones there are and their sum, from what was said of the commit `before` if that can be."""
+        """Store the number of tombstones and their sum, counted from those of the commit `before` where possible."""
         known = self._tombstones_known(before)
         if known is None:
             buried, _ = self.tombstones(verify=False)
@@ -215,7 +215,7 @@ class Catalogue(CatalogueReading):
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Remove documents by their numbers, whatever their rows say."""
-        # Not through the trigger: the lexical index is made anew, as it may not fit what the row says now.
+        # Not through the trigger: the lexical index is rebuilt, as it may not fit what the row says now.
         self._db.execute("DROP TRIGGER lexical_delete")
         self._db.executemany("DELETE FROM documents WHERE doc = ?", ((int(number),) for number in numbers))
         schema.create_triggers(self._db)
@@ -243,16 +243,16 @@ class Catalogue(CatalogueReading):
                 self._buried.append(number)
 
     def sum_tombstones_anew(self) -> None:
-        """Let this transaction's end count all tombstones, whatever was said of them."""
+        """Make the end of this transaction count all tombstones again."""
         self._db.execute("DELETE FROM settings WHERE key = 'tombstones'")
 
     def raise_generation(self, least: int) -> None:
-        """Let the number of this commit be more than `least`."""
+        """Make the number of this commit greater than `least`."""
         if self.generation() < least:
             self._db.execute("UPDATE settings SET value = ? WHERE key = 'generation'", (str(least),))
 
     def rebuild_lexical(self) -> None:
-        """Make the lexical index anew from the documents."""
+        """Rebuild the lexical index from the documents."""
         self._db.execute("INSERT INTO lexical(lexical) VALUES ('rebuild')")
 
     # -- checking --------------------------------------------------------------------------------

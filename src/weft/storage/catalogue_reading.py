@@ -23,7 +23,7 @@ _MARKS = 500
 
 
 def _any_text(data: bytes) -> str:
-    """Decode bytes that may be no text; then the checksum is of another."""
+    """Decode bytes that may not be text; if they are not, the checksum will not match."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -78,19 +78,21 @@ class CatalogueReading:
         for *found, stored in self._all(f"SELECT {columns} FROM segments ORDER BY segment"):
             row = SegmentRow(*found)
             if not is_segment_name(row.file):  # nothing outside the folder is ever opened or removed
-                raise CorruptIndexError(f"{self.file}: damaged: it names a segment {row.file!r}, as weft does not")
+                raise CorruptIndexError(
+                    f"{self.file}: damaged: it names a segment {row.file!r}, which is no name of weft's"
+                )
             if not all(isinstance(n, int) and n >= 0 for n in (row.segment, *row[2:])):
-                raise CorruptIndexError(f"{self.file}: damaged: what it says of segment {row.file}")
+                raise CorruptIndexError(f"{self.file}: damaged: the entry of segment {row.file}")
             if self._current and stored != segment_sum(*row[1:]):
-                raise CorruptIndexError(f"{self.file}: damaged: checksum of what it says of segment {row.file}")
+                raise CorruptIndexError(f"{self.file}: damaged: checksum of the entry of segment {row.file}")
             rows.append(row)
         return rows
 
     def tombstones(self, after: int = 0, *, verify: bool = True) -> tuple[NDArray[np.int64], int]:
-        """Return the numbers of documents that no longer count, those buried since `after`; and what to say next time.
+        """Return the numbers of deleted documents, those deleted since `after`; and the `after` of the next call.
 
-        The first format keeps no order of burials: there it is always all of them. All of them are verified by their
-        number and sum, `verify=False` excepted; what is buried later is not.
+        The first format keeps no order of deletions: there it is always all of them. All are verified by their number
+        and sum, unless `verify` is False; later ones are not.
         """
         ordered = self._version > schema.FIRST_VERSION
         rows = self._all("SELECT seq, doc FROM tombstones WHERE seq > ? ORDER BY seq", (after if ordered else 0,))
@@ -105,7 +107,7 @@ class CatalogueReading:
         return numbers, last
 
     def _tombstones_known(self, generation: int) -> tuple[int, int] | None:
-        """Return how many tombstones there are and their sum; None if the writer of this state did not say."""
+        """Return the number of tombstones and their sum; None if the writer of this state did not store them."""
         found = self._all("SELECT value FROM settings WHERE key = 'tombstones'")
         try:
             said, count, total = map(int, json.loads(found[0][0])) if found else (-1, 0, 0)
@@ -115,12 +117,12 @@ class CatalogueReading:
 
     @property
     def _current(self) -> bool:
-        """Whether the tables are those of today."""
+        """Whether the tables are of the current format."""
         return self._version == schema.FORMAT_VERSION
 
     @property
     def _sum(self) -> str:
-        """The column of checksums, which older formats have not."""
+        """The column of checksums, which older formats lack."""
         return "checksum" if self._current else "NULL"
 
     # -- documents -------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class CatalogueReading:
         return f"id, {self._sum}, text, metadata"
 
     def _document(self, id: Any, stored: Any, text: Any, metadata: Any) -> Document:  # noqa: A002
-        """Return a row as a document, if it is as it was written."""
+        """Return a row as a document, if its checksum is right."""
         try:
             if stored is not None and stored != row_sum(id, text, metadata):
                 raise ValueError("checksum")
@@ -163,7 +165,7 @@ class CatalogueReading:
         return CorruptIndexError(f"{self.file}: damaged: checksum of document {name!r}; `weft repair` keeps the others")
 
     def torn(self) -> dict[int, str]:
-        """Return the numbers and ids of all documents whose rows are not as they were written."""
+        """Return the numbers and ids of all documents whose rows are damaged."""
         found = {}
         usual, self._db.text_factory = self._db.text_factory, _any_text
         try:

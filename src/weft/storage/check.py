@@ -1,4 +1,4 @@
-"""`check`: read everything and say what does not fit."""
+"""`check`: read everything and report what does not fit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check(store: Store) -> Report:
         for attempt in range(ATTEMPTS):
             with catalogue.snapshot():
                 generation, rows = catalogue.generation(), catalogue.segments()
-                # A file written meanwhile is no leftover: list them before asking which are named.
+                # A file written meanwhile is not a leftover: list the files before asking which are named.
                 there = [path.name for path in segment_files(store.folder)]
                 opened = [_open(store, row) for row in rows]
                 if (
@@ -137,7 +137,7 @@ def _segment_problems(store: Store, row: SegmentRow, segment: Segment | CorruptI
 
 
 def _document_problems(catalogue: Catalogue, segments: list[Segment]) -> Iterator[str]:
-    """Every number in a segment is that of one document, or a tombstone; never both, neither or twice."""
+    """Every number in a segment belongs to one document or one tombstone: never to both, to neither, or twice."""
     try:
         numbers = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in segments)])
     except CorruptIndexError:  # told already

@@ -75,7 +75,7 @@ class Commits:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the writer's lock, with a connection, and with what others left behind removed."""
+        """Hold the writer's lock and a connection, after removing the leftovers of earlier writers."""
         self._views.check_process()
         with self._guard, faults_named(self.folder):
             self._views.check_open()
@@ -130,5 +130,5 @@ class Commits:
         try:
             for path in self._leftovers():
                 path.unlink(missing_ok=True)
-        except OSError as error:  # no harm: what was to be written is, and the next writer tries again
+        except OSError as error:  # no harm: what had to be written is on disk, and the next writer tries again
             _log.warning("cannot remove a leftover of the index at %s: %s", self.folder, error)

@@ -1,4 +1,4 @@
-"""SQLite as we use it: connections, transactions, and its complaints as errors of ours."""
+"""SQLite as weft uses it: connections, transactions, and its errors as errors of weft."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FILE = CATALOGUE
 PATIENCE = 30
 """Seconds that SQLite waits for a lock of another connection."""
 LONG_LOG = 16 << 20
-"""SQLite begins its log anew when nobody reads. Where somebody always does, it is folded back at this many bytes."""
+"""SQLite restarts its log when nobody reads. If somebody always reads, the log is written back at this many bytes."""
 _FOLDING_PATIENCE = 1
 """Seconds that a writer waits for readers who are still in the log."""
 STEPS = 20_000
-"""Instructions of SQLite's machine between two looks at whether anybody still waits: about a millisecond."""
+"""Instructions of SQLite's machine between two checks whether anybody still waits: about a millisecond."""
 
-# The disk is full, fails or may not be written; or another process holds the database beyond all patience.
+# The disk is full, failing or not writable; or another process holds the database for too long.
 UNAVAILABLE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY}
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """What a damaged database raises: SQLite's complaint may quote bytes of it, which Python cannot decode."""
@@ -35,7 +35,7 @@ _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQL
 def connect(folder: Path) -> sqlite3.Connection:
     """Open the database of an index. One connection may serve several threads, one at a time.
 
-    A folder that we may not write, or of a filesystem that nobody may, is read as it lies there.
+    A folder that cannot be written, for lack of permission or on a read-only file system, is only read.
     """
     # Transactions are ours to begin and end (isolation_level None).
     options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": PATIENCE}
@@ -63,10 +63,10 @@ def _writable(folder: Path) -> bool:
 
 
 def fold_log(db: sqlite3.Connection, folder: Path, tried: int) -> int:
-    """Write a log that has grown long back into the database, and empty it, after a commit.
+    """After a commit, write a log that has grown long back into the database, and empty it.
 
-    New readers find all they need in the database then, so only those who are under way are waited for. A reader who
-    stays long is not; `tried` is how long the log was when that happened, and what this returns is for the next time.
+    New readers then find all they need in the database, so only readers at work are waited for, and only for a while.
+    `tried` is how long the log was when one of them stayed longer; pass the result to the next call.
     """
     size = log_size(folder)
     if size < tried + LONG_LOG:
@@ -146,7 +146,7 @@ def primary_code(error: Exception) -> int:
 
 @contextmanager
 def faults_named(folder: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say of a full, failing or damaged disk into errors of ours."""
+    """Turn errors of SQLite and the system about a full, failing or damaged disk into errors of weft."""
     try:
         yield
     except WeftError:
@@ -172,13 +172,13 @@ def faults_named(folder: Path) -> Iterator[None]:
         unreadable = _unreadable(folder)
         if unreadable is not None or (_NO_TEXT not in str(error) and _sound(folder)):
             raise StorageError(
-                f"the index at {folder} could not be read: {unreadable or error}; nothing says that it is damaged"
+                f"the index at {folder} could not be read: {unreadable or error}; there is no sign that it is damaged"
             ) from error
         raise CorruptIndexError(f"{folder / FILE}: damaged: {error}; `weft repair` keeps what can be read") from None
 
 
 def _unreadable(folder: Path) -> OSError | None:
-    """Return what the disk says when the whole catalogue is read, if that fails."""
+    """Return the disk's error if the whole catalogue cannot be read."""
     for path in (folder / FILE, folder / f"{FILE}-wal"):
         try:
             handle = os.open(path, os.O_RDONLY)

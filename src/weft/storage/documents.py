@@ -23,11 +23,11 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
 }
 _ALWAYS = ("dim", "bits", "encoder", "beta_d")
 DEEPEST = 100
-"""Lists and objects in each other, in metadata: what any JSON reader can follow."""
+"""Metadata may nest lists and objects this deep, which any JSON reader can follow."""
 
 
 def checked(given: Document | str) -> Document:
-    """Return a document that can be stored as it is, or say in one line why it cannot."""
+    """Return a document that can be stored as it is; otherwise raise one line that says why it cannot."""
     document = Document(given) if isinstance(given, str) else given
     if not isinstance(document, Document):
         raise invalid("documents", "add", "of documents, or of ids", given)

@@ -1,7 +1,7 @@
 """Documents and the passages that they were split into: of ``report``, ``report##0`` and so on.
 
-No whole document has such an id: what adds documents refuses it. Older indexes name their passages ``report#0``, as a
-user may name a document; there only what stands in the metadata tells them apart.
+No whole document has such an id: adding one is refused. Older indexes name their passages ``report#0``, which may also
+be a document's id; there only the metadata tells them apart.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _order(name: str, parent: str) -> int:
 
 
 def _number(name: str, parent: str) -> int | None:
-    """Which passage of a document this is, by its id; None if it is none of its passages."""
+    """The number of a passage in its document, by its id; None if it is no passage of that document."""
     if not name.startswith(parent + PASSAGE_MARK):
         return None
     number = name[len(parent) + 1 :].removeprefix(PASSAGE_MARK)

@@ -1,7 +1,7 @@
-"""Forking beside open indexes.
+"""Forking while indexes are open.
 
-SQLite's locks are of a process, but what it remembers of them is copied into a child, so a child that opens an index
-again would go without. Idle connections are therefore closed before a fork, and opened again when they are needed.
+SQLite's locks belong to a process, but a forked child copies SQLite's memory of them, so it would open the index again
+without locks. Idle connections are therefore closed before a fork, and opened again when they are needed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _FIELD = 32
 """Bytes of the process's number, and of the last commit's after it, each with spaces behind it."""
 
 _MOST = 1 << 53
-"""No index has this many commits: such a mark is itself damaged and ignored."""
+"""No index has this many commits: a mark above this is damaged itself, and ignored."""
 
 
 class WriterLock:
@@ -54,11 +54,11 @@ class WriterLock:
             ) from None
 
     def mark(self, generation: int) -> None:
-        """Note the last commit, after it: what the catalogue has forgotten of it later was damaged (`last_mark`)."""
+        """Note the number of a commit after it was made; a catalogue behind it has lost commits (`last_mark`)."""
         self._write(generation, _FIELD)
 
     def _write(self, number: int, at: int) -> None:
-        # Without it the index is as good: a full disk is no reason to keep writers out.
+        # The index works without it: a full disk is no reason to keep writers out.
         with suppress(OSError):
             if self._ours and self._handle is not None:
                 os.pwrite(self._handle, b"%-*d\n" % (_FIELD - 1, number), at)

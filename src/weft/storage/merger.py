@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 
 MODES = ("background", "inline", "off")
 CODED_TOKENS = 50_000
-"""From this many tokens on a codebook is worth its training; below, scoring everything is fast enough."""
+"""A codebook is worth its training from this many tokens on; below, scoring everything is fast enough."""
 CODED_SHARE = 8
-"""In an index of twice that, this part of it is enough: many small segments scored whole would cost too much."""
+"""In an index of twice that, a segment of this part of it is coded: scoring many small segments whole costs too
+much."""
 THREADS = 2
 LAG = 8
-"""With this many segments more than the policy allows, those being merged included, the writer itself merges,"""
+"""The writer itself merges once there are this many segments more than the policy allows, with those being merged."""
 LENT = CODED_TOKENS // CODED_SHARE
-"""as long as what comes of it has fewer tokens than this, which takes a few milliseconds."""
+"""It makes only segments of fewer tokens than this, which takes a few milliseconds."""
 FREE = 6
 """How many segments may gather beside those being merged."""
 RECENT = 32
-"""How many documents come at a time is the median of so many adds."""
+"""The usual size of an add is the median of this many."""
 _log = logging.getLogger(__name__)
 
 
@@ -102,7 +103,7 @@ class Merger:
             group = self._claim()
             if group is not None:
                 self._start(group)
-        # Where threads cannot keep up, the writer lends a hand with what is small, or waits: it must not run away.
+        # If the threads cannot keep up, the writer does small merges itself, or waits, so that it does not run away.
         while (excess := self._excess()) > LAG and not self._stopping:
             group = self._claim(most=LENT)
             if group is not None:
@@ -177,7 +178,7 @@ class Merger:
             return group
 
     def _adds(self, view: View) -> int:
-        """In how many adds such as the last ones the documents would have come."""
+        """The number of adds of the usual size that would have brought all documents."""
         if not self._recent or view.tokens < 2 * CODED_TOKENS:  # until then most segments are flat, and cost little
             return view.documents
         return view.documents // max(int(np.median(list(self._recent))), 1)

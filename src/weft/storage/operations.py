@@ -1,4 +1,4 @@
-"""Adding and deleting documents: operations that one transaction does together, in their order."""
+"""Adding and deleting documents: operations that one transaction does together, in order."""
 
 from __future__ import annotations
 

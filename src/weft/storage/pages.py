@@ -1,8 +1,8 @@
-"""Rows of a SQLite database, read page by page, whatever has become of the trees that lead to them.
+"""Rows of a SQLite database, read page by page, even if the trees that lead to them are damaged.
 
-A damaged page makes SQLite lose sight of all that lies behind it. Here every page is looked at by itself, so only what
-stands on damaged pages is lost. Nothing that is found is to be believed without a checksum of its own. The layout is
-that of https://www.sqlite.org/fileformat.html.
+SQLite cannot see what lies behind a damaged page. Here every page is read by itself, so only what stands on damaged
+pages is lost. Nothing found this way is trusted without a checksum of its own. The layout is that of
+https://www.sqlite.org/fileformat.html.
 """
 
 from __future__ import annotations

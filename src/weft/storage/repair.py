@@ -1,4 +1,4 @@
-"""`repair`: keep everything of a damaged index that can still be read, and say what is gone.
+"""`repair`: keep everything of a damaged index that can still be read, and report what is gone.
 
 Damage is looked for as `check` does. Of a damaged segment, the documents whose own bytes are sound go into a new one;
 the file itself is moved to the folder ``quarantine``, and the texts of documents whose vectors are gone are written
@@ -173,8 +173,8 @@ class _Repair:
         both = np.intersect1d(kept, tombstones)
         changes = _Changes(np.setdiff1d(documents, kept), both, strays, torn, bool(lexical or torn))
         for what, number in (
-            ("documents were there and deleted; they are there", len(both)),
-            ("entries of segments were of no document", len(np.setdiff1d(strays, list(torn)))),
+            ("documents were both there and deleted; they were kept", len(both)),
+            ("entries of segments belonged to no document", len(np.setdiff1d(strays, list(torn)))),
             ("commits are missing; what is left was accepted", self.lost_commits),
         ):
             if number:

@@ -1,4 +1,4 @@
-"""A catalogue that SQLite can no longer read, made anew from the rows that still stand on its pages.
+"""Rebuild a catalogue that SQLite can no longer read from the rows that still stand on its pages.
 
 Rows of documents, segments and settings carry checksums, so what is found is what was written. Which of the documents
 count, the tombstones say and the numbers in segment files. The old catalogue goes to the folder ``quarantine``.
@@ -75,7 +75,7 @@ def broken(folder: Path) -> str:
 
 
 def rebuild(folder: Path, why: str) -> Rebuilt:
-    """Make the catalogue of an index anew. Documents are matched with segments afterwards, by `repair`."""
+    """Rebuild the catalogue of an index. `repair` matches documents with segments afterwards."""
     with faults_named(folder):
         lock = WriterLock(folder)
         try:
@@ -100,7 +100,7 @@ def _rebuild(folder: Path, why: str) -> Rebuilt:
         raise CorruptIndexError(f"{folder / FILE}: damaged beyond repair: no document can be read ({why})")
     if found.settings is None:
         found.settings = _guessed_settings(folder / FILE, opened)
-        notes.append("the settings were lost; the model is not known any more: say --model")
+        notes.append("the settings were lost, and the model with them: name it with --model")
     held = np.concatenate([np.zeros(0, np.int64), *(segment.numbers for segment in opened.values())])
     live = set(held.tolist()) - found.tombstones
     # Of an id that is there twice, an older row is left over from before an update.

@@ -151,7 +151,7 @@ CREATE TRIGGER lexical_update AFTER UPDATE OF text ON documents BEGIN
     INSERT INTO lexical(rowid, text) VALUES (new.doc, new.text);
 END;
 """
-"""What older formats have that today's has not, to know it by."""
+"""What older formats have and the current one lacks, to recognise them by."""
 _TODAY = _SETTINGS + _SEGMENTS + _DOCUMENTS + _TOMBSTONES + _TRIGGERS
 
 
@@ -193,7 +193,7 @@ def sum_settings(db: sqlite3.Connection) -> None:
 
 
 def look_through(db: sqlite3.Connection) -> None:
-    """Let a connection see tables of the first format as those of today."""
+    """Let a connection see tables of the first format as those of the current one."""
     for statement in statements(_FIRST_VIEWS):
         db.execute(statement)
 

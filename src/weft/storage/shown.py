@@ -1,6 +1,6 @@
-"""What showing results takes: documents with the places of their tokens, many at once.
+"""What is needed to show results: documents with the places of their tokens, many at once.
 
-One query of the catalogue, and one look into each segment, instead of some for each result.
+It takes one query of the catalogue and one read of each segment, instead of several for each result.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from weft.storage.database import faults_named
 from weft.storage.folder import CATALOGUE, SEGMENTS, check_folder
 
 ATTEMPTS = 8
-"""How often a state is taken anew whose files a merge has just removed."""
+"""How often a newer state is taken when a merge has just removed files of this one."""
 
 
 def snapshot(folder: Path, to: Path) -> int:

@@ -35,7 +35,7 @@ from weft.storage.writer import Writer
 from weft.types import Document, TokenVectors
 
 ALIGNMENT = "sum-of-max"
-"""What a search takes for relevance if neither the call nor the index says otherwise."""
+"""The alignment of a search if neither the call nor the index names one."""
 
 
 class Store:
@@ -104,7 +104,7 @@ class Store:
         encoder_fingerprint : str
             Fingerprint of the encoder whose vectors will come, checked by `open`; empty if unknown.
         bits : {8, 4, 2}
-            Bits a coordinate in large segments: about 155, 72 or 40 bytes a token of dimension 128.
+            Bits per coordinate in large segments: about 155, 72 or 40 bytes for a token of dimension 128.
         beta_d : float, optional
             Store only the top β_d of each document's tokens by salience (ALIGNER §3.2).
         keep : float, optional
@@ -240,7 +240,7 @@ class Store:
 
     @property
     def alignment(self) -> str:
-        """What a search takes for relevance unless it says otherwise."""
+        """The alignment of searches that name none."""
         with self.view() as view:
             return view.alignment or ALIGNMENT
 
@@ -351,7 +351,7 @@ class Store:
         self.merging.compact()
 
     def settle(self) -> None:
-        """Merge now what many writes left behind, as far as it pays: after `Merger.paused`."""
+        """Merge now what many writes left behind, where that pays: after `Merger.paused`."""
         self.lock()
         self.merging.settle()
 
@@ -362,19 +362,19 @@ class Store:
             self.merging.wait()
 
     def lock(self) -> None:
-        """Take the writer's lock now and keep it until `close`, before work that would be in vain without it."""
+        """Take the writer's lock now and keep it until `close`, so that no work is lost to another writer."""
         with self._commits.writing():
             pass
 
     def remember_model(self, model: str) -> None:
-        """Keep where the encoder can be loaded from now."""
+        """Remember where the encoder can be loaded from."""
         if model != self.model:
             with self.committing() as catalogue:
                 catalogue.set("model", model)
             self.model = model
 
     def remember_alignment(self, alignment: str) -> None:
-        """Keep what searches take for relevance unless they say otherwise (see ``weft adapt``)."""
+        """Remember the alignment of searches that name none (see ``weft adapt``)."""
         with self.committing() as catalogue:
             catalogue.set("alignment", alignment)
 
@@ -387,7 +387,7 @@ class Store:
         return self._commits.new_file()
 
     def adopt(self, path: Path) -> None:
-        """Have a segment ready for searches that was just written and will be committed next."""
+        """Prepare a segment that was just written for searches, before it is committed."""
         self._views.adopt(path)
 
     # -- looking after it ------------------------------------------------------------------------------

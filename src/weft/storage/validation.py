@@ -57,7 +57,7 @@ def check_kinds(stored: Arrays) -> None:
             if dtype not in [np.dtype(one) for one in dtypes.split()] or len(shape) != dimensions:
                 raise _damaged(stored, f"{name} is {dtype} with {len(shape)} dimensions")
     if "span_listed" in stored and stored.kind("span_listed")[1][1] != 3:
-        raise _damaged(stored, "span_listed has not three columns")
+        raise _damaged(stored, "span_listed does not have three columns")
 
 
 def check_codes(stored: Arrays) -> None:
@@ -74,7 +74,7 @@ def check_codes(stored: Arrays) -> None:
 
 
 def check_rotation(stored: Arrays) -> None:
-    """Refuse a rotation that is none."""
+    """Refuse a matrix that is not a rotation."""
     if not bool((np.abs(stored["rotation"]) <= _LONGEST).all()):  # not a number is not less
         raise _damaged(stored, "rotation has entries that no rotation has")
 

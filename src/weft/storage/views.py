@@ -25,7 +25,7 @@ from weft.storage.folder import SEGMENTS
 from weft.storage.segments import Allowed, Segment, open_segment
 
 ATTEMPTS = 8
-"""How often a state is looked up anew whose files a merge has just removed."""
+"""How often a newer state is looked up when a merge has just removed files of this one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +206,10 @@ class Views:
         return latest
 
     def adopt(self, path: Path) -> None:
-        """Take in a segment that this process has just written, before a commit names it.
+        """Open a segment that this process has just written, before a commit names it.
 
-        Its first search, which may come a moment after the commit, then finds it open and ready, and does not sum
-        bytes that were summed while they were written.
+        The first search after the commit then finds it open, and does not verify bytes that this process has just
+        written.
         """
         segment = open_segment(path, trusted=True, copied=self._copies)
         segment.warm()

@@ -145,7 +145,7 @@ class Writer:
         while (group := self._next()) is not None:
             try:
                 self._store.write(group.operations)
-            except BaseException as error:  # told to whoever waits, and to every later call
+            except BaseException as error:  # raised for whoever waits, and by every later call
                 group.error = self._error = error
             group.operations.clear()  # the group is kept for `commit`, its vectors are not
             group.done.set()
@@ -158,7 +158,7 @@ class Writer:
                 return
 
     def _next(self) -> _Group | None:
-        """Wait for a group that is to be committed now; None at the end."""
+        """Wait for a group to commit; None at the end."""
         with self._changed:
             while True:
                 group = self._open

@@ -105,7 +105,7 @@ class TextIndex(Writing, Asynchronous):
         bits, beta_d, keep, find_by
             Of a new index, as for `Index.create`.
         lock : bool
-            Take the writer's lock now and keep it, before work that would be in vain without it.
+            Take the writer's lock now and keep it, so that no work is lost to another writer.
         on_damage : {"raise", "skip"}
             As for `Index.open`: with "skip", searches go on without damaged segments, and their rankings say how many
             documents could not be looked at (`answers(…)[0].ranking.missing`).
@@ -284,7 +284,7 @@ class TextIndex(Writing, Asynchronous):
     ) -> list[Fragment]:
         """Return the part of a result's text that its score came from; the beginning, if BM25 alone found it.
 
-        About `width` characters as one line; None: all of it, as it is.
+        About `width` characters on one line; with None, the whole text unchanged.
         """
         why = self.explain_answer(answer, document.id, **options) if answer.behind(document.id) else None
         if why is None:
@@ -350,9 +350,9 @@ class TextIndex(Writing, Asynchronous):
         rank: int | None = None,
         **options: Unpack[VectorOptions],
     ) -> Explanation | None:
-        """Explain one document's score for an answer's query, or return None where it has none.
+        """Explain one document's score for an answer's query; None if it has no score.
 
-        Call it inside the `view` that searched, with the options of that search but for the alignment.
+        Call it inside the `view` that searched, with the options of that search except the alignment.
         """
         return explain_result(self.searcher, self.encoder, answer, id, rank, **options)
 

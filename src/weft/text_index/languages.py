@@ -1,4 +1,4 @@
-"""Saying, once, that texts are in a language which the model does not read."""
+"""Say once that texts are in a language that the model does not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Languages:
-    """What a `TextIndex` says about languages: of queries once, of documents once for each language."""
+    """What a `TextIndex` says about languages: once for queries, and once for each language of documents."""
 
     @cached_property
     def _told(self) -> set[str]:
@@ -29,8 +29,8 @@ class Languages:
                 self._told.add("query")
                 read = _listed(encoder.languages)
                 logger.warning(
-                    "the query is in %s, and %s reads %s: ask in %s, by words (--hybrid --weights 0 1), "
-                    "or of an index whose model reads it (%s)",
+                    "the query is in %s, but %s reads %s: ask in %s, search by words (--hybrid --weights 0 1), "
+                    "or use an index whose model reads it (%s)",
                     *(NAMES[found], encoder.name, read, read, _offer(encoder)),
                 )
                 return
@@ -41,8 +41,8 @@ class Languages:
             return
         self._told |= new.keys()
         logger.warning(
-            "%s of %s passages are not in %s, which %s reads: %s. They are indexed, and will be found badly: "
-            "a model that reads them helps (%s), or a search by words (--hybrid --weights 0 1)",
+            "%s of %s passages are not in %s, the language of %s: %s. They are indexed, but searches find them badly: "
+            "use a model that reads them (%s), or search by words (--hybrid --weights 0 1)",
             f"{sum(new.values()):,}",
             f"{written:,}",
             _listed(encoder.languages),
@@ -57,6 +57,6 @@ def _listed(codes: Sequence[str]) -> str:
 
 
 def _offer(encoder: Encoder) -> str:
-    """Name the models that read more languages, or the option that takes one."""
+    """Name the models that read other languages, or the option that takes a model."""
     others = [f"--model {name} reads {what}" for name, what in KNOWN.items() if name != encoder.name]
     return "; ".join(others) or "--model"

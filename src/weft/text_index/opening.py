@@ -15,7 +15,7 @@ def is_index(path: str | Path) -> bool:
 
 
 def is_taken(path: str | Path) -> bool:
-    """Tell whether there is anything at a path but an empty folder: a new index has no place there."""
+    """Tell whether anything but an empty folder is at a path, so that no new index can be made there."""
     path = Path(path)
     return path.exists() and not (path.is_dir() and not any(path.iterdir()))
 

@@ -21,11 +21,11 @@ from weft.text_index.languages import Languages
 from weft.types import Document
 
 OF_MODEL = "model_alignment"
-"""The setting that keeps what the model of an index was trained for, whatever the index searches by since."""
+"""The setting with the alignment that the index's model was trained for, even if searches now use another."""
 
 
 class Writing(Languages, ABC):
-    """What changes an index: the part of `TextIndex` that adds and removes."""
+    """The part of `TextIndex` that adds and removes documents."""
 
     @property
     @abstractmethod
@@ -171,11 +171,11 @@ class Writing(Languages, ABC):
         self.index.lock()
 
     def remember_model(self, model: str | Path) -> None:
-        """Keep where the model is now: a folder or a name, as `open` takes it."""
+        """Remember where the model is: a folder or a name, as `open` takes it."""
         self.index.remember_model(model_reference(str(model)))
 
     def remember_alignment(self, alignment: str | None) -> None:
-        """Keep an alignment for searches that name none; None goes back to the model's own, or the sum of max."""
+        """Remember an alignment for searches that name none; None goes back to the model's own, or the sum of max."""
         if alignment is None:
             with self.index.reading_catalogue() as catalogue:
                 alignment = catalogue.settings().get(OF_MODEL, ALIGNMENT)

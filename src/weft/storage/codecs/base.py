@@ -1,4 +1,4 @@
-"""What all codecs share: the codebook, what comes to be coded, and the protocol of a codec.
+"""What all codecs share: the codebook, the documents to be coded, and the protocol of a codec.
 
 A codec is a file beside this one and a line in `CODECS` (`codecs/__init__.py`). It writes the arrays of a coded
 segment, and from them makes the engine that searches it.
@@ -63,7 +63,7 @@ class Codebook:
 
     @property
     def usual_spread(self) -> float:
-        """Mean squared distance of the tokens it was trained on to their cells, about."""
+        """About the mean squared distance of the tokens it was trained on to their cells."""
         sizes = np.diff(self.cell_starts)
         return float((np.square(self.spread.astype(np.float64)) * sizes).sum() / max(int(sizes.sum()), 1))
 
@@ -75,7 +75,7 @@ def to_floats(codes: Bytes, scale: float) -> Floats:
 
 
 class Incoming(Protocol):
-    """Documents on their way into a coded segment, read as often as it takes, a few thousand tokens at a time."""
+    """Documents on their way into a coded segment, read as often as needed, a few thousand tokens at a time."""
 
     offsets: NDArray[np.int64]
     codes: Bytes
@@ -116,7 +116,7 @@ class Codec(ABC):
 
     @staticmethod
     def beside(stored: Arrays, names: Iterable[str]) -> dict[str, Any]:
-        """Return what of these arrays there is, and the saliences, by the names that the engine has for them."""
+        """Return those of these arrays that the segment has, and the saliences, by the engine's names."""
         more: dict[str, Any] = {name: stored[name] for name in names if name in stored}
         if "salience" in stored:
             more["saliences"] = stored["salience"]
@@ -137,7 +137,7 @@ class Codec(ABC):
         """Return the lists of a segment as pairs: centroids, and the documents that have a token there."""
 
     def list_weights(self, stored: Arrays) -> Floats | None:
-        """Return what documents weigh beside their entries of `listed`; None where that is not stored."""
+        """Return the weights of the entries of `listed`; None where they are not stored."""
         if "list_weights" not in stored:
             return None
         weights: Floats = stored["list_weights"] * np.float32(stored.info["weight_unit"])

@@ -27,20 +27,20 @@ Bytes = NDArray[np.uint8]
 CODE_NORM = _native.CODE_NORM
 """Norm of the longest vector in coded units: native code relies on it."""
 BLOCK = _native.BLOCK
-"""How many centroids are stored in a block: native/byte_kernels.hpp."""
+"""Centroids in a block: see native/byte_kernels.hpp."""
 TOKENS_PER_CENTROID = 32
 CELLS_PER_ROOT = 1.1
 SAMPLES_PER_CELL = 64
 ITERATIONS = 4
 CUT = 0.001
-"""At most this share of tokens may have a coordinate cut off at the end of a byte,"""
+"""At most this share of tokens may have a coordinate clipped to the range of a byte."""
 CUT_OFF = 0.25
-"""at most this much of it is cut off,"""
+"""At most this part of a coordinate may be clipped."""
 CUT_DIM = 64
-"""and only with so many dimensions: rotated, no coordinate is more than a small part of such a vector."""
+"""Vectors of fewer dimensions are never clipped: one coordinate can be most of such a vector."""
 CHUNK = 8192
 TAKEN = 1024
-"""Rows read here and there before their pages are given back: the system maps 64 KB around each."""
+"""Scattered rows that are read before their pages are given back: the system maps 64 KB around each."""
 GATHERED = 1 << 18
 """Tokens read together when they are wanted cell by cell."""
 
@@ -77,15 +77,15 @@ def rotation(dim: int, seed: int) -> Floats:
 
 
 def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
-    """Return the largest scale at which no vector is longer than CODE_NORM and hardly a coordinate leaves a byte.
+    """Return the largest scale at which no vector is longer than CODE_NORM and hardly any coordinate leaves a byte.
 
-    Of `tokens` vectors a share of CUT may have a coordinate cut off, by at most CUT_OFF of it: if one outlier could
-    lower the scale, segments would differ in theirs, and codes would be rounded again and again as they are merged.
-    Vectors of few dimensions, of which one coordinate can be most, are never cut.
+    A share CUT of the `tokens` vectors may have a coordinate clipped, by at most CUT_OFF of it. If one outlier could
+    lower the scale, segments would have different ones, and each merge would round codes again. Vectors of few
+    dimensions, of which one coordinate can be most, are never clipped.
     """
     longest = greatest = 0.0
     size = 0
-    tops = np.zeros(int(CUT * tokens) + 1, np.float32)  # the greatest coordinates: all but the least may be cut off
+    tops = np.zeros(int(CUT * tokens) + 1, np.float32)  # the greatest coordinates: all but the least may be clipped
     for part in parts:
         here = np.abs(part).max(axis=1, initial=0)
         top = float(here.max(initial=0))
@@ -104,7 +104,7 @@ def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     """Round vectors to bytes: 128 + round(x·scale), shape kept."""
     codes = np.empty(vectors.shape, dtype=np.uint8)
-    for start in range(0, len(vectors), CHUNK):  # what is computed on the way is five times as large as the vectors
+    for start in range(0, len(vectors), CHUNK):  # the intermediate results are five times as large as the vectors
         part = vectors[start : start + CHUNK] * np.float32(scale)
         codes[start : start + CHUNK] = np.clip(np.rint(part), -127, 127) + 128
     return codes

@@ -23,10 +23,10 @@ Bytes = NDArray[np.uint8]
 
 TABLES = _native.TABLES
 CENTROID_BITS = _native.CENTROID_BITS
-"""Of a token's label; the two above them are its table."""
+"""Bits of a token's label that name its centroid; the two above them name its table."""
 GROUP = _native.GROUP
 SAMPLE = 1 << 16
-"""Tokens that levels are chosen by."""
+"""Levels are chosen from a sample of this many tokens."""
 ROUNDS = 12
 FINE = 4
 """Levels are chosen for residuals in quarters of a unit."""
@@ -127,7 +127,7 @@ def _nearest_level(tables: NDArray[np.int8]) -> Bytes:
 
 
 def _lloyd_max(residuals: Floats, count: int) -> NDArray[np.int8]:
-    """The `count` whole numbers that residuals lie nearest to, on the average of squares."""
+    """The `count` whole numbers with the least mean squared distance to residuals."""
     if len(residuals) == 0:
         return np.arange(-(count // 2), count - count // 2).astype(np.int8)
     values = np.arange(-256 * FINE, 256 * FINE + 1) / FINE

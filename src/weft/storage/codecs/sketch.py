@@ -1,7 +1,7 @@
 """Sketches: half a byte for every four coordinates of a token, enough to tell which documents deserve a full score.
 
-What a token's cell leaves of it is cut into sub-vectors of four coordinates, and of each the nearest of 16 entries of
-its codebook is kept (product quantisation). native/byte_kernels.hpp says how sketches are scored.
+The difference of a token from its cell is cut into sub-vectors of four coordinates, and for each the nearest of 16
+entries of its codebook is kept (product quantisation). native/byte_kernels.hpp says how sketches are scored.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ CHUNK_TOKENS = 20_000
 
 
 class StoredTokens(NamedTuple):
-    """A document's tokens as far as reading a result needs them: no vectors."""
+    """A document's tokens, with what reading a result needs: no vectors."""
 
     n_tokens: int
     token_ids: NDArray[np.int32] | None
@@ -142,7 +142,7 @@ class Segment(ABC):
         return found if order is None else order[found]
 
     def with_tokens(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the allowed documents that have tokens at all: the others have no score to rank by."""
+        """Return the allowed documents that have tokens: the others have no score."""
         filled = np.diff(self.offsets) > 0
         return np.flatnonzero(filled if allowed is None else filled & allowed)
 
@@ -261,7 +261,7 @@ class Segment(ABC):
 
     @abstractmethod
     def warm(self) -> None:
-        """Make now what the first search would have to make."""
+        """Prepare what the first search would otherwise have to."""
 
     def release(self) -> None:
         """Give back the memory of what was read so far."""

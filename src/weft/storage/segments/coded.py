@@ -29,43 +29,46 @@ from weft.types import TokenVectors
 
 CELLS = 12
 K_PRIME = 2560
-"""Document tokens looked at for each query token, about: their centroids' lists are read …"""
+"""About this many document tokens are looked at for each query token: the lists of their centroids are read."""
 REFINE = 120
 """Documents scored in full."""
 TOKENS = 1_000_000
-"""In segments of this many tokens; below, `K_PRIME` falls with the root of their number, …"""
+"""`K_PRIME` and `REFINE` are for a segment of this many tokens. Below, `K_PRIME` falls with the root of their
+number."""
 GROWTH = 0.25
-"""… and above, both grow with this power of it: more documents lie as near to each other."""
+"""Above, both grow with this power of it, since more documents lie equally near to each other."""
 SKETCHED = 5
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
-"""Where they have none, this many times as many as by default must be scored in full for the same recall."""
+"""Without sketches, this many times as many must be scored in full for the same recall."""
 WEIGHED = 10
-"""Where saliences weigh scores, this many times: a centroid does not tell which of a document's tokens is the nearest,
-and tokens side by side may weigh very differently. With three times as many, recall@10 fell to .82 …"""
+"""Where saliences weigh scores, this many times as many are scored in full: a centroid does not tell which of a
+document's tokens is the nearest, and neighbouring tokens may weigh very differently. With 3 instead of 10, recall@10
+fell to .82."""
 WIDER = 2
-"""… and as many times more cells and tokens are looked at."""
+"""Where saliences weigh scores, this many times as many cells and tokens are looked at."""
 FINE = 64
-"""In fewer dimensions a sketch, of a few bits for each, tells less, and as many times more documents are scored in
-full: recall@10 of .89 in 16 dimensions became .98."""
+"""With fewer dimensions than this a sketch has fewer bits and tells less, so proportionally more documents are scored
+in full: in 16 dimensions recall@10 rose from .89 to .98."""
 LEAST_CELLS = 10
 LEAST_K_PRIME = 512
 LEAST_CANDIDATES = 15
-"""So much is probed, and so many documents looked at for each one wanted, even in a small segment of many: it may hold
-all that a query is about."""
+"""The least that is probed, and the least number of documents looked at for each one wanted, even in a small segment
+among many: it may hold all that a query is about."""
 SHORT = 0.02
-"""A document may fall short of the promise that other segments ask for by this share: centroids differ from segment to
-segment, and with them what documents are worth there."""
+"""A document's estimated score may fall short of the bar set by other segments by this share: centroids differ from
+segment to segment, and with them the estimates."""
 LAID_OUT = 4096
 """Samples of at least this many tokens are laid out by cells when they are asked for again."""
 NEAR = 1 / 16
 NEARER = 24
-"""Then each query token visits this share of the cells, or so many times the share of tokens that it retrieves: with
-half of that, m_i came out low and overlap with eq. 4 fell by .01."""
+"""In a sample laid out by cells each query token visits this share of the cells, or this many times the share of tokens
+that it retrieves. With half of that, m_i came out low and the overlap with eq. 4 fell by .01."""
 PATIENCE = 8
 LITTLE = 1 / 8
-"""In a segment of less than this share of the documents, after so many in the order of their sketches that fall short
-of what other segments found, no more are scored; with short vectors, whose sketches tell less, all are."""
+"""In a segment with less than this share of the documents, scoring stops after this many documents in a row, in the
+order of their sketches, that fall short of what other segments found. With short vectors, whose sketches tell less, all
+are scored."""
 WIDEST = 8
 """Under a filter that keeps few documents, at most this many times as many centroids are probed."""
 FEW = 3200
@@ -73,8 +76,8 @@ FEW = 3200
 AT_ONCE = 2048
 """Documents decoded together."""
 UNTHREADED = 1 << 18
-"""Products that BLAS (OpenBLAS) computes without waking its threads. On a busy machine waiting for them took 25 ms, ten
-times as long as the rest of a search."""
+"""OpenBLAS computes products of up to this size without waking its threads. On a busy machine waiting for them took 25
+ms, ten times as long as the rest of a search."""
 
 
 class CodedSegment(Segment):

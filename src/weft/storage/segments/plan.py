@@ -63,7 +63,7 @@ class Effort:
 
 @dataclass
 class Bar:
-    """What one query's candidates must reach to matter, given what was found in other segments; in units of scores.
+    """The score that one query's candidates must reach to matter, given what was found in other segments.
 
     Segments are searched from the largest on. What the last candidate of one reached, by centroids and by sketches, is
     what a document of the next must reach: so all segments together score about as many documents as one would.
@@ -154,5 +154,5 @@ class Found:
 
     @classmethod
     def nothing(cls) -> Found:
-        """Return an answer of a segment that has nothing to say."""
+        """Return the answer of a segment that found nothing."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.float32))
