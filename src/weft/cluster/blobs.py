@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from weft.errors import DataError, StorageError, WeftError, first_line, missing_extra
 
 TIMEOUT = timedelta(seconds=30)
-"""For each request to an S3-compatible service."""
+"""The time-out of each request to an S3-compatible service."""
 RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
-"""Obstore tries again what failed in the service; by itself it would do so for three minutes."""
+"""Obstore retries failed requests for this long; its own default is three minutes."""
 
 
 class NoSuchBlobError(WeftError, FileNotFoundError):
@@ -26,7 +26,7 @@ class NoSuchBlobError(WeftError, FileNotFoundError):
 
 
 class Blobs(Protocol):
-    """What a store needs of the place where it lies."""
+    """What a store needs of the place that keeps it."""
 
     url: str
 

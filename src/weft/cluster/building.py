@@ -1,7 +1,7 @@
-"""From sources to a published version: each shard is built by one task, under a name that tells what it is made of.
+"""From sources to a published version: one task builds each shard, under a name derived from its contents.
 
-A task that is tried again finds its shard in the store, or builds it anew; it cannot be there twice. Which documents a
-shard has is told by their ids alone (`weft.cluster.placing.shard_of`).
+A task that is retried finds its shard in the store or builds it again; it cannot be there twice. The ids of documents
+alone decide which shard has them (`weft.cluster.placing.shard_of`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("weft.cluster")
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be built: the same job has the same shards, whoever builds them."""
+    """What to build: the same job has the same shards, whoever builds them."""
 
     sources: tuple[str, ...]
     """Paths that every machine can read"""
@@ -40,7 +40,7 @@ class Job:
     model: str | None = None
     bits: int = 8
     id_scope: str = "file"
-    """Whether ids of rows are those of their files, or their own: see `weft.sources.records.Fields`"""
+    """Whether the ids of rows are unique per file or across all: see `weft.sources.records.Fields`"""
     fingerprint: str = ""
     """Of the model"""
     files: str = ""
@@ -69,7 +69,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Made from all that makes a difference to the shards."""
+        """A hash of everything that the shards depend on."""
         row = {name: value for name, value in asdict(self).items() if name != "model"}
         return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -83,7 +83,7 @@ def _found(paths: Iterable[str]) -> list[Found]:
 
 
 def build_shard(job: Job, number: int, store: ShardStore, *, encoder: Encoder | None = None) -> Shard:
-    """Build one shard and store it; one that is there already is returned."""
+    """Build one shard and store it; if it is there already, return it."""
     name = job.shard(number)
     known = store.shard(name)
     if known is not None:
@@ -111,7 +111,7 @@ def _mine(sources: Iterable[Source], number: int, shards: int) -> Iterator[Sourc
 
 
 def publish(job: Job, store: ShardStore) -> Manifest:
-    """Publish the shards of a job as the next version; the newest, if it is made of them already."""
+    """Publish the shards of a job as the next version; return the newest one if it has them already."""
     shards = [store.shard(job.shard(number)) for number in range(job.shards)]
     missing = sum(shard is None for shard in shards)
     if missing:

@@ -17,8 +17,8 @@ def connect(url: str, *, index: str | None = None, key: str | None = None, timeo
     Parameters
     ----------
     url : str
-        The server's address; or ``ray://HOST:PORT/NAME``, the address of a Ray cluster and what its index is called
-        (``index``, unless it is said). Ray says where the router is; queries go there over HTTP.
+        The server's address; or ``ray://HOST:PORT/NAME``, the address of a Ray cluster and the name of its index
+        (``index`` by default). Ray tells where the router is; queries go there over HTTP.
     index : str, optional
         The name of an index there; not needed where there is only one.
     key : str, optional

@@ -26,7 +26,7 @@ WARM_SECONDS = 600.0
 
 @contextlib.contextmanager
 def joined(address: str = "auto") -> Iterator[None]:
-    """Be part of a Ray cluster that is running."""
+    """Join a running Ray cluster."""
     if ray.is_initialized():
         yield
         return
@@ -84,7 +84,7 @@ def build(
     workers : int, optional
         Processes with a model; by default one for each node and `cpus`.
     cpus : float
-        Of each worker.
+        Processors of each worker.
     told : function of (shards done, shards, documents), optional
     """
     job, where = Job.of(sources, shards, model=model, bits=bits, id_scope=id_scope), ShardStore(store)
@@ -96,7 +96,8 @@ def build(
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
-        context.target_max_block_size = 2**20  # what tasks say is a line: without it Ray would keep 100 MB for each
+        # The output of a task is a line: without this Ray would keep 100 MB for each.
+        context.target_max_block_size = 2**20
         there: Any = ray.cluster_resources()
         most = workers or max(1, int(there.get("CPU", 1) // cpus))
         rows = ray.data.from_items([{"shard": number} for number in todo], override_num_blocks=len(todo))
@@ -147,7 +148,7 @@ def serve(
     chosen = version if version is not None else current(where) or where.latest().version
     shards = len(where.manifest(chosen).shards)
     nodes = node_ids()
-    if replicas > len(nodes):  # before anything is started
+    if replicas > len(nodes):  # refused before anything is started
         raise DataError(f"{replicas} replicas need as many nodes; the cluster has {len(nodes)}")
     settings: dict[str, Any] = {
         **{"store": store, "replicas": replicas, "cpus": cpus, "host": host, "port": port, "keys": keys},
@@ -155,8 +156,8 @@ def serve(
         "folder": folder or str(Path(tempfile.gettempdir()) / "weft-replicas"),
     }
     set_current(where, chosen)
-    # The router waits for the shards. If it is there already this was begun before: it goes on as it was begun, for the
-    # servers know each other by their key.
+    # The router waits for the shards. If it exists, an earlier call started it: its settings stay, since the servers
+    # know each other by their key.
     router = RouterActor.options(  # type: ignore[attr-defined]
         name=f"{name}/{ROUTER}",
         namespace=NAMESPACE,
@@ -213,7 +214,7 @@ def router_url(name: str, seconds: float = 30.0) -> str:
 
 
 def roll(name: str, version: int | None = None, *, seconds: float = WARM_SECONDS) -> Serving:
-    """Serve another version: its replicas are warmed first, then the router turns to them, then the old ones end."""
+    """Serve another version: warm its replicas, then point the router to them, then stop the old ones."""
     router = _router(name)
     settings: Any = ray.get(router.settings.remote(), timeout=60)
     where, before = ShardStore(settings["store"]), int(ray.get(router.served.remote(), timeout=60))
@@ -228,7 +229,7 @@ def roll(name: str, version: int | None = None, *, seconds: float = WARM_SECONDS
             if time.monotonic() > until:
                 raise WeftError(f"the router did not turn to version {manifest.version} within {seconds:g} seconds")
             time.sleep(0.1)
-        time.sleep(DRAIN_SECONDS)  # what was begun with the old ones ends
+        time.sleep(DRAIN_SECONDS)  # requests in progress finish on the old ones
         _stop(name, before, len(where.manifest(before).shards), replicas)
     return Serving(router_url(name), manifest.version, shards, replicas)
 

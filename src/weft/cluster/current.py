@@ -1,4 +1,4 @@
-"""Which version of a store is served: the last of a row of small objects, each made once."""
+"""Which version of a store is served: the last of a series of small objects, each made once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weft.errors import CorruptIndexError
 
 
 def current(store: ShardStore) -> int | None:
-    """Return the version that is to be served; None if nobody has said so."""
+    """Return the version to serve; None if none was chosen."""
     names = sorted(store.blobs.sizes("current"), reverse=True)
     for name in names:
         try:
@@ -19,7 +19,7 @@ def current(store: ShardStore) -> int | None:
 
 
 def set_current(store: ShardStore, version: int) -> None:
-    """Say which version is to be served from now on; whoever says so last is heard."""
+    """Choose the version to serve from now on; the last choice counts."""
     store.manifest(version)  # refuses one that is unknown or not whole
     number = len(store.blobs.sizes("current")) + 1
     while not store.blobs.create(f"current/{number:08d}.json", sealed({"version": version})):

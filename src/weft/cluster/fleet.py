@@ -1,4 +1,4 @@
-"""`Fleet`: the shards of one index, asked together. What it returns is what one index over all of them would."""
+"""`Fleet`: the shards of one index, asked together. It returns what one index over all of them would."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.serving.problems import RefusedError
 from weft.types import Ranking, TokenVectors
 
 OPTIONS = ("filter", "exact", "n_probe", "k_prime", "refine", "beta_q")
-"""What a search hands to the shards as it is."""
+"""Fields of a search that are passed to the shards unchanged."""
 TOTALS = 64
 """Filters whose numbers of tokens are remembered."""
 
@@ -107,8 +107,8 @@ class Fleet:
     async def _retrieval(self, asked: Asked, among: dict[int, Replicas], *, partial: bool) -> parts.Retrieval:
         """XTR's first step: the k′-th similarities over all shards.
 
-        k′ may depend on how many tokens there are. The shards get what they had the last time; if that has
-        changed they are asked once more.
+        k′ may depend on the number of tokens. The shards are asked with the number known from the last time, and once
+        more if it has changed.
         """
         options = asked.options
         key = options.get("filter")

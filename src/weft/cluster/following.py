@@ -1,4 +1,4 @@
-"""An index that follows its shard's log: what it writes is in the log first, what others wrote it reads there."""
+"""An index that follows its shard's log: it writes to the log first, and reads there what others wrote."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from weft.storage.operations import Operation
 from weft.text_index import TextIndex
 
 POSITION = "log_position"
-"""The setting that keeps which entry of the log was applied last; it changes in the transaction that applies one."""
+"""The setting with the last entry of the log that was applied; it changes in the same transaction."""
 FOLLOW_SECONDS = 0.5
-"""How often a replica looks for new entries. A reader that asks for a version does not wait for that."""
+"""How often a replica looks for new entries. A reader that asks for a version does not wait that long."""
 _log = logging.getLogger("weft.cluster")
 
 
 class LoggedIndex(Index):
-    """An index whose changes are those of a log."""
+    """An index whose changes come from a log."""
 
     log: ShardLog
     position: int = 0
@@ -58,7 +58,7 @@ class LoggedIndex(Index):
             return self.position
 
     def write(self, operations: Sequence[Operation], *, flat: bool = False) -> int:
-        """Write to the log, then here: what is answered is in the log."""
+        """Write to the log, then here: every change that was acknowledged is in the log."""
         with self._order:
             self.lock()  # before anything is promised
             while not self.log.append(self.position + 1, operations):
@@ -92,12 +92,12 @@ class LoggedTexts(TextIndex):
         self.logged = index
 
     def add_sources(self, sources: Any, **options: Any) -> Summary:
-        """Add documents to what the log says is there."""
+        """Add documents, given what the log says is there."""
         self.logged.catch_up()
         return super().add_sources(sources, **options)
 
     def delete(self, ids: Any) -> int:
-        """Remove documents from what the log says is there."""
+        """Remove documents, given what the log says is there."""
         self.logged.catch_up()
         return super().delete(ids)
 
@@ -121,7 +121,7 @@ class Following(Served):
         self._ends = threading.Event()
         self._seconds = seconds
         self.behind: str | None = None
-        """Why it cannot follow, if it cannot."""
+        """Why it cannot follow its log, if it cannot."""
         self._follower = threading.Thread(target=self._follow, name="weft-following", daemon=True)
 
     def load(self) -> None:

@@ -1,10 +1,10 @@
-"""The log of one shard's changes, in the store: what is in it is durable, and everybody sees it in one order.
+"""The log of one shard's changes, in the store: its entries are durable, and everybody sees them in one order.
 
     logs/NAME/000000000017.log          documents with their vectors, or ids that were deleted
 
-An entry is made by creating the object of the next number, if it is not there. Of two writers one is told that it was
-not first; it reads what the other wrote and tries again with the next number. So there cannot be two histories, even
-if a writer that was thought dead comes back. A reader applies entries in their order; it encodes nothing.
+An entry is made by creating the object with the next number, which fails if it exists. So of two writers one succeeds;
+the other reads what was written and tries again with the next number. There cannot be two histories, even if a writer
+that was thought dead comes back. A reader applies entries in their order; it encodes nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ShardLog:
         self._blobs, self.name = blobs, name
 
     def append(self, number: int, operations: Sequence[Operation]) -> bool:
-        """Make the entry of a number, durably; False if there is one already."""
+        """Make the entry with a number, durably; False if it exists already."""
         body = _encoder.encode(_Entry(number, [_packed(operation) for operation in operations]))
         return self._blobs.create(self._key(number), hashlib.sha256(body).digest() + body)
 

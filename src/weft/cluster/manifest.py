@@ -86,7 +86,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Manifest:
-        """Read it; `CorruptIndexError` if a byte is not as it was written."""
+        """Read it; `CorruptIndexError` if a byte has changed."""
         row = unsealed(data, where)
         try:
             shards: Sequence[Shard] = [Shard.from_json(shard) for shard in row["shards"]]
@@ -108,7 +108,7 @@ def sealed(row: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(data: bytes, where: str) -> dict[str, Any]:
-    """Return what `sealed` was given; `CorruptIndexError` if a byte is not as it was written."""
+    """Return what `sealed` was given; `CorruptIndexError` if a byte has changed."""
     try:
         row = json.loads(data)
         digest = row.pop("sha256")

@@ -1,4 +1,4 @@
-"""`weft cluster up`: a machine becomes a node of a Ray cluster, closed to whoever has no token."""
+"""`weft cluster up`: a machine becomes a node of a Ray cluster, closed to anyone without its token."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from weft.errors import DataError
 
 PORT = 6379
 RECONNECT_SECONDS = 300
-"""How long nodes, and what runs on them, go on without their head."""
+"""How long nodes and their processes go on without the head."""
 TOKEN_FILE = Path(".ray") / "auth_token"
 
 
 def environment(given: Mapping[str, str], *, storage: Path | None = None) -> dict[str, str]:
-    """Return Ray's settings for a node: a token is asked for, and a head keeps what it knows on disk.
+    """Return Ray's settings for a node: it asks for a token, and a head keeps its state on disk.
 
     Parameters
     ----------

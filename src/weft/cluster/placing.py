@@ -1,4 +1,4 @@
-"""Which shard a document belongs to, and versions that name how far each shard has come."""
+"""Which shard a document belongs to, and versions that tell how far each shard has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray's part: it places servers, restarts them, and knows where they are. No query goes through it.
+"""What Ray does: it places servers, restarts them, and knows where they are. No query goes through it.
 
 A shard's replica is an actor whose process runs the ordinary server of `weft serve`; the router's actor runs the
 router. All state is in the store: an actor that is restarted, on this machine or another, fetches what it needs.
@@ -168,7 +168,7 @@ class RouterActor:
         return self._store.latest().version if version is None else version
 
     def _found(self, version: int, shards: int) -> Fleet | None:
-        """Where the replicas of a version are; None as long as a shard has none that is warm."""
+        """Where the replicas of a version are; None until every shard has a warm one."""
         urls: list[tuple[str, ...]] = []
         for shard in range(shards):
             mine: list[str] = []
@@ -189,7 +189,7 @@ class RouterActor:
         return Fleet([Replicas(f"shard{n}", some, self._secret) for n, some in enumerate(urls)])
 
     def _look(self) -> None:
-        """Follow replicas that were restarted elsewhere, and the version that is to be served."""
+        """Follow replicas that were restarted elsewhere, and the version that was chosen."""
         while True:
             time.sleep(LOOK_SECONDS)
             try:
@@ -202,7 +202,7 @@ class RouterActor:
                 _log.warning("the router cannot look for its shards: %s", error)
 
     def url(self, seconds: float = 0.0) -> str:
-        """Return where it serves; empty as long as it does not."""
+        """Return its address; empty until it serves."""
         return self._server.wait(seconds)
 
     def served(self) -> int:
@@ -215,7 +215,7 @@ class RouterActor:
 
 
 def node_ids() -> list[str]:
-    """Return the nodes that are alive, the head last: it has other things to do, and is missed most."""
+    """Return the nodes that are alive, the head last: it has other work, and its loss hurts most."""
     known: Any = ray.nodes()
     alive = [node for node in known if node["Alive"]]
     return [n["NodeID"] for n in sorted(alive, key=lambda n: ("node:__internal_head__" in n["Resources"], n["NodeID"]))]

@@ -1,4 +1,4 @@
-"""One shard's servers: one of them is asked, a second if the first is slow, and those that fail rest for a while."""
+"""One shard's servers: one is asked, a second if the first is slow; servers that fail rest for a while."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from weft.errors import DataError, InvalidParameterError, WeftError
 from weft.serving.problems import RefusedError
 
 REMEMBERED = 200
-"""Answers whose times tell when to ask another replica."""
+"""The times of this many answers tell when to ask another replica."""
 HEDGE = 0.95
-"""Another replica is asked once an answer takes longer than this share of the last ones …"""
+"""Another replica is asked once an answer takes longer than this share of the last ones took."""
 FIRST_HEDGE = 0.25
-"""… or this many seconds, as long as little is known."""
+"""Another replica is asked after this many seconds while there are too few times to go by."""
 LEAST_HEDGE = 0.005
 REST_SECONDS = (0.5, 8.0)
-"""How long a replica rests after a failure; twice as long after each further one, up to the second."""
+"""Seconds that a replica rests after a failure, at first and at most: twice as long after each further failure."""
 PACKED = "application/msgpack"
 JSON = "application/json"
 _unpack = msgspec.msgpack.decode
@@ -137,7 +137,7 @@ class Replicas:
     async def write(self, path: str, body: bytes) -> Response:
         """Ask the writer; another replica, if it cannot be reached or does not take it, as while it starts.
 
-        The shard's log has room for one history only, whoever writes it, and a write that is done twice is done once.
+        The shard's log allows one history only, whoever writes it, and a repeated write has no further effect.
         """
         problem: Exception | None = None
         for member in sorted(self.members, key=lambda replica: replica.rests):  # stable: the writer first
@@ -150,7 +150,7 @@ class Replicas:
         raise ShardError(f"no server of the shard {self.name} can be reached: {problem}")
 
     def _order(self) -> list[Replica]:
-        """Those that are well first, the least busy first; those that rest last."""
+        """Return the replicas in the order to ask them: the least busy first, resting ones last."""
         shuffled = random.sample(self.members, len(self.members))
         return sorted(shuffled, key=lambda replica: (replica.rests or not replica.warm, replica.under_way))
 

@@ -41,7 +41,7 @@ class Routed:
     fleet : Fleet
     encoder : Encoder
     alignment : str
-        What the shards take for relevance unless a search says otherwise.
+        The shards' alignment for searches that name none.
     pool, limits
         Of the server.
     writable : bool
@@ -78,7 +78,7 @@ class Routed:
         self.fleet.close()
 
     def point(self, fleet: Fleet) -> None:
-        """Answer from other shards from now on; what was begun is finished with the old ones."""
+        """Answer from other shards from now on; requests in progress finish with the old ones."""
         old, self.fleet = self.fleet, fleet
         old.retire()
 

@@ -1,4 +1,4 @@
-"""From addresses of shards to a router: what they serve is checked to belong together."""
+"""From addresses of shards to a router, after checking that they belong to one index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def router(
     model : str, optional
         The model that encodes queries, a folder or a name; by default the bundled one.
     key : str, optional
-        What the shards' servers ask for.
+        The key for the shards' servers.
     writable : bool
         Whether documents lie in the shards that `weft.cluster.placing.shard_of` names.
     seconds : float

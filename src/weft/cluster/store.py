@@ -4,9 +4,9 @@
     shards/NAME/ATTEMPT/…               the files, an ordinary index
     versions/00000003.json              a version
 
-A shard exists once its ``shard.json`` does, a version once its manifest does. Both are made by creating an object that
-was not there, so of two who try one wins and the other is told. Whoever writes puts files under a name of its own, so
-a task that is tried again, or runs twice, never mixes its files with another's.
+A shard exists once its ``shard.json`` does, a version once its manifest does. Each is made by creating an object, which
+fails if it exists, so of two attempts one wins and the other learns that it lost. Each attempt puts its files under a
+name of its own, so a task that is retried, or runs twice, never mixes its files with another's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("weft.cluster")
 
 
 class PublishedElsewhereError(IndexStateError):
-    """Somebody else published the version that this one was to be."""
+    """Somebody else has published a version with this number."""
 
 
 class ShardStore:
@@ -106,7 +106,7 @@ class ShardStore:
         shards : sequence of Shard
             All of the same model.
         parent : int or None
-            The newest version that the caller knows: what was published after it is not overruled.
+            The newest version that the caller knows: if there is a newer one, nothing is published.
         """
         newest = max(self.versions(), default=0)
         if newest != (parent or 0):

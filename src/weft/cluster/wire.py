@@ -1,4 +1,4 @@
-"""HTTP to one server over connections that are kept: as little work a request as there can be.
+"""HTTP to one server over kept connections, with as little work per request as possible.
 
 A general client costs half a millisecond of processor time a request, and a query makes one for each shard.
 """

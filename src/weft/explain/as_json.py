@@ -9,7 +9,7 @@ from typing import Any
 from weft.explain.explanation import Explanation, Side
 
 SCHEMA = "weft.explanation/1"
-"""Fields may be added under this name; a change of those that are there gets a new one."""
+"""Fields may be added under this name; if existing ones change, the name changes."""
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:

@@ -80,8 +80,8 @@ class Pair:
 class Explanation:
     """Why a document has its score for a query.
 
-    The contributions of the pairs sum to the score; so do those of the query's tokens. The document's tokens lack what
-    was imputed, which no token of theirs brought in.
+    The contributions of the pairs sum to the score; so do those of the query's tokens. Those of the document's tokens
+    lack what was imputed, which belongs to no token.
     """
 
     id: str
@@ -94,17 +94,17 @@ class Explanation:
     document: Side
     pairs: tuple[Pair, ...]
     parts: tuple[tuple[str, float], ...] = ()
-    """What the score of a hybrid search is made of, by name; none elsewhere. `score` is that by token vectors."""
+    """The parts of a hybrid search's score, by name; empty for other searches. `score` is the one by token vectors."""
 
     @cached_property
     def blended(self) -> str:
-        """The score of a hybrid search as a sum, for people; empty elsewhere."""
+        """The score of a hybrid search written as a sum; empty for other searches."""
         shown = " + ".join(f"{value:.2f} {name}" for name, value in self.parts if value)
         return f"{sum(value for _, value in self.parts):.4f} = {shown}" if self.parts else ""
 
     @cached_property
     def total(self) -> float:
-        """The sum of all contributions: the score, but for rounding."""
+        """The sum of all contributions: the score, up to rounding."""
         return math.fsum(pair.contribution for pair in self.pairs)
 
     @cached_property

@@ -85,7 +85,7 @@ def _article(shown: View) -> str:
 
 
 def _dense(shown: View) -> bool:
-    """Tell whether every word is aligned with every other, more or less: then the weights are what there is to see."""
+    """Tell whether nearly all words are aligned with each other; then the weights are shown."""
     everything = len(shown.pairs) == len(shown.query) * len(shown.document) > 0
     return everything and len({pair.weight for pair in shown.explanation.pairs}) > 1
 

@@ -1,4 +1,4 @@
-"""Text that may be printed: what a document, a file's name or a query says must not drive the terminal."""
+"""Text that is safe to print: a document, a file's name or a query must not control the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HARMLESS = "\n\t\u00ad\u200b\u200c\u200d\ufeff"
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters by U+FFFD, and with them escape sequences and what turns text round.
+    r"""Replace control characters by U+FFFD, so that escape sequences and marks of text direction have no effect.
 
     Examples
     --------

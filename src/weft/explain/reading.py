@@ -1,8 +1,8 @@
 """From what an index keeps to `Reading`: token texts, and where they stand.
 
-An index keeps token ids, spans and saliences (`Index.reading`): no model runs. Where it has no spans, because it is an
-old one or was given none, they come from tokenising the stored text again; where that gives other tokens than the
-stored ones (another text was encoded, or other lengths), the vocabulary's pieces have to do.
+An index keeps token ids, spans and saliences (`Index.reading`), so no model runs. An old index, or one that was given
+no spans, has none; then the stored text is tokenised again. If that gives other tokens than the stored ones (another
+text was encoded, or with other lengths), the vocabulary's pieces are shown instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StoredTokens(Protocol):
-    """What is read of a document's tokens: `Index.reading` gives it, and `TokenVectors` of one text are it too."""
+    """What is read of a document's tokens: from `Index.reading`, or `TokenVectors` of one text."""
 
     @property
     def n_tokens(self) -> int: ...
@@ -84,7 +84,7 @@ def _found_again(
 
         (tokens,) = Reader(encoder.tokenizer, encoder.settings.document).read([text])
         ids, spans = tokens.ids[tokens.scored], tokens.spans[tokens.scored]
-    else:  # which tokens were kept only the model tells
+    else:  # only the model can tell which tokens were kept
         again: TokenVectors = encoder.encode_document([text], truncation="ignore", threads=1, salience=True)
         again = _kept_again(again, stored, beta_d, keep)
         ids, spans, salience = again.token_ids, again.spans, again.salience
@@ -138,7 +138,7 @@ def explain_result(
     ----------
     searcher : Searcher
     encoder : Encoder, optional
-        Tells the tokens' texts and places.
+        Names tokens, and finds where they stand.
     answer : Answer
     id : str
         A document of the index, among the answer's results or not.

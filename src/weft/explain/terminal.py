@@ -1,4 +1,4 @@
-"""Explanations and snippets for the terminal, as rich's `Text`; the console decides about colours (NO_COLOR, pipes)."""
+"""Explanations and snippets for the terminal, as rich's `Text`; the console chooses the colours (NO_COLOR, pipes)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _document(shown: View) -> Text:
     source = shown.explanation.document
     text = Text()
     if not source.placed:
-        # Where tokens stand is not known: the tokens themselves tell what was aligned.
+        # It is not known where tokens stand: show the tokens themselves.
         for number, word in enumerate(shown.document):
             text.append(printable(word.text), _style(shown, number, word))
             text.append(" ")

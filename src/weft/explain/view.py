@@ -8,7 +8,7 @@ from weft.explain.explanation import Explanation, Side
 from weft.explain.words import Word, WordPair, word_pairs, words
 
 COLOURS = 8
-"""Query words with a colour of their own; what adds less than those, or is not of the text, shares one more."""
+"""This many query words have a colour of their own; all others share one more."""
 
 
 @dataclass(frozen=True)

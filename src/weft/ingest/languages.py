@@ -18,7 +18,7 @@ def language_note(text: str, encoder: Encoder) -> dict[str, str]:
 
 
 def remember_other_languages(index: Index) -> None:
-    """Keep that some passages have such a note, so that other indexes need not be looked through."""
+    """Record that some passages have such a note, so that an index without any need not be searched for them."""
     with index.reading_catalogue() as catalogue:
         known = _SETTING in catalogue.settings()
     if not known:

@@ -1,4 +1,4 @@
-"""Which file a document comes from, however the file was named: one file is one document, whatever leads to it."""
+"""Which file a document comes from: one file is one document, whatever path or link leads to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def real_path(index: Index, place: str) -> str:
 
 
 def as_known(index: Index, found: Iterable[Found]) -> list[Found]:
-    """Give files the names under which an index has them already: ids do not change with the way to a file."""
+    """Give files the names under which an index already has them, so that ids do not depend on the path used."""
     listed = list(found)
     if not len(index) or all(file.name == STDIN for file in listed):
         return listed

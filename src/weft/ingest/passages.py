@@ -1,4 +1,4 @@
-"""A document into passages that know where they stand: page, line, heading."""
+"""Split a document into passages that know their page, line and heading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = 200
 
 
 def passages_of(document: Document, layout: Extracted, encoder: Encoder, length: int | None) -> list[Document]:
-    """Split a document that is longer than `length` tokens, or than the encoder reads, where its layout says."""
+    """Split a document that is longer than `length` tokens, or than the encoder reads, where its layout suggests."""
     longest, text = length or encoder.document_length, document.text
     if len(text) <= SECTION and encoder.count_tokens(text)[0] <= longest:
         return [document]
@@ -71,7 +71,7 @@ def whole(id: str, passages: Sequence[Document]) -> Document | None:  # noqa: A0
 
 
 def _joints(cuts: Sequence[int], stop: int) -> list[int]:
-    """Return where the parts of a text begin and end: at the cuts, but those that would leave little between them.
+    """Return where the parts of a text begin and end: at the cuts that leave enough between them.
 
     Examples
     --------

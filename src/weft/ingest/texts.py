@@ -1,4 +1,4 @@
-"""Texts of the caller's own, of no file, as sources; and weft's notes about documents."""
+"""Texts that come from no file, as sources; and weft's notes about documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.types import Document
 
 
 def text_source(given: Document | str) -> Source:
-    """Return a text as a source of no file, so that ``weft index --sync`` leaves it alone."""
+    """Return a text as a source without a file, so that ``weft index --sync`` leaves it alone."""
     named = given if isinstance(given, Document) else None
     text = named.text if named else given
     if not isinstance(text, str):
@@ -36,13 +36,13 @@ def _same(document: Document) -> Document:
 
 
 def note_of(document: Document, key: str) -> Any:
-    """Return one of our notes about a document, or None."""
+    """Return one of weft's notes about a document, or None."""
     notes = document.metadata.get(MARK)
     return notes.get(key) if isinstance(notes, dict) else None
 
 
 def own_metadata(document: Document) -> dict[str, Any]:
-    """Return a document's metadata without our notes.
+    """Return a document's metadata without weft's notes.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """`update`: make an index hold what some sources hold now, encoding only what changed.
 
-Each passage carries in its metadata what is needed to tell: ``weft.source``, the file it comes from, ``weft.id``, its
-document, ``weft.hash``, that one's content, ``weft.of``, how many passages it has, ``weft.file``, where the file
-really is, seen from the index, and ``weft.language``, if it is none that the model reads. There is no second table that
-could disagree with the documents: a passage that was deleted by hand, or never written because of a crash, is simply
-not there, and comes again.
+The metadata of each passage tell what changed: ``weft.source`` is its file, ``weft.id`` its document, ``weft.hash`` the
+hash of that document's content, ``weft.of`` how many passages it has, ``weft.file`` the file's real place, relative to
+the index, and ``weft.language`` its language if the model does not read it. There is no second table that could
+disagree with the documents: a passage that was deleted by hand, or never written because of a crash, is missing and
+comes back.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Summary:
     ids: list[str] = field(default_factory=list)
     """Of the documents added and updated."""
     languages: dict[str, int] = field(default_factory=dict)
-    """Passages written that are evidently in a language which the model does not read, by its code (ISO 639-1)."""
+    """Passages written that are in a language the model does not read, by language code (ISO 639-1)."""
 
     def __str__(self) -> str:
         counts = (
@@ -104,7 +104,7 @@ def update(
     threads, progress
         As for `Encoder.encode_document`.
     total : int, optional
-        Bytes to come, for the time left.
+        Bytes to come, to estimate the time left.
     summary : Summary, optional
         Where to count, so that a caller can tell how far an interrupted call got; `skipped` may be filled by others.
 
@@ -125,7 +125,7 @@ def update(
         for source in sources:
             run.take(source, bar)
         run.flush(bar)
-        if roots is not None and run.seen:  # sources that hold nothing at all are rather a mistake than an order
+        if roots is not None and run.seen:  # no sources at all are more likely a mistake than an order
             run.remove_gone(list(roots))
     written = made.passages - before
     if written > FIRST_PASSAGES:
@@ -159,7 +159,7 @@ class _Run:
         self.limit = FIRST_PASSAGES
 
     def take(self, source: Source, bar: Any) -> None:
-        """Look at one document; encode when there is enough to do."""
+        """Look at one document; encode once enough is pending."""
         if source.id in self.seen:
             self._again(source)
             return

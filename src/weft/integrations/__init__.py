@@ -1,1 +1,1 @@
-"""Other libraries' retrievers over a weft index: thin, optional, one module each; nothing here is imported by weft."""
+"""Other libraries' retrievers over a weft index: one thin, optional module each. weft itself imports none of them."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 LARGEST = 2**21
-"""Bytes of a file that is parsed; larger ones are rather data than code."""
+"""Files of more bytes are not parsed: they are data rather than code."""
 _FUNCTIONS = {
     *("function_definition", "function_declaration", "function_item", "function_signature_item", "method_declaration"),
     *("method_definition", "method", "singleton_method", "constructor_declaration", "generator_function_declaration"),

@@ -18,7 +18,7 @@ _SAMPLE = 2**16
 _WESTERN = "cp1252"
 _CENTRAL = frozenset(("Polish", "Czech", "Slovak", "Hungarian", "Romanian", "Slovene", "Croatian"))
 _ALL = frozenset[str]()
-# Code pages of other scripts, and of Latin letters that Windows-1252 has not, with the languages that need them.
+# Code pages of other scripts, and of Latin letters that Windows-1252 lacks, with the languages that need them.
 _PAGES: dict[str, frozenset[str]] = {
     **dict.fromkeys(("cp1250", "iso8859_2"), _CENTRAL),
     "cp1254": frozenset(("Turkish",)),
@@ -27,7 +27,7 @@ _PAGES: dict[str, frozenset[str]] = {
     **dict.fromkeys(("cp932", "euc_jp", "iso2022_jp", "gb18030", "big5", "cp949"), _ALL),
 }
 _FEW = 8
-"""Of fewer bytes beyond ASCII nothing can be told."""
+"""Fewer bytes beyond ASCII are too few to tell the encoding."""
 
 
 def decode(data: bytes) -> str:
@@ -56,7 +56,7 @@ def decode(data: bytes) -> str:
 
 
 def guess(data: bytes) -> str:
-    """Return the likeliest encoding of bytes that are not UTF-8: Windows-1252, where nothing speaks for another."""
+    """Return the likeliest encoding of bytes that are not UTF-8; Windows-1252 unless they look like another."""
     sample = data[:_SAMPLE]
     if len(sample) - len(sample.decode("ascii", "ignore")) < _FEW:
         return _WESTERN

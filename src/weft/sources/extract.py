@@ -1,4 +1,4 @@
-"""From the bytes of a file to its text, by the kind that `weft.sources.kinds` says it is."""
+"""From the bytes of a file to its text, by the kind that `weft.sources.kinds` names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARSERS = {
     "xlsx": ("openpyxl", "openpyxl", "Excel"),
     "mail": ("email", "", "e-mail"),
 }
-"""Kinds whose formats are complicated, read in a process apart: the module of each, its package, and what it reads."""
+"""Kinds with complicated formats, read in a separate process: the module of each, its package, and what it reads."""
 
 
 def extract(data: bytes, kind: str) -> Extracted:

@@ -1,4 +1,4 @@
-"""`Extracted`: the text of a file and what is known about places in it."""
+"""`Extracted`: the text of a file, and where its pages and sections begin."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from weft.sources.records import GLOBAL, Fields, Record, Row, json_rows, plain, 
 from weft.types import Document
 
 RESERVED = frozenset(("path", "title", "parent", "start", "stop", "page", "line", "heading", "weft"))
-"""Keys of a passage's metadata that are ours, whatever a file says about itself."""
+"""Keys of a passage's metadata that weft sets, whatever a file says about itself."""
 LARGEST = 64 * 2**20
 """The maximum size of a single text, in bytes; files of rows may be of any size."""
 NO_LAYOUT = partial(Extracted, "")
@@ -32,11 +32,11 @@ _VERSIONS = {"markdown": "2", "html": "2", "pdf": "2", "docx": "2"}  # the same 
 
 @dataclass(frozen=True)
 class Source:
-    """A document that can be read. Whether it has changed is known before that, by its hash.
+    """A document that can be read. Its hash tells beforehand whether it has changed.
 
-    `origin` is the file it is in, as the user named it; `size` how many bytes of that file it fills; `whole` that it is
-    never to be split (test collections are judged by document); `line` the row that it is, if it is one of many;
-    `former` an id that weft would have given it under other settings; `file` where the file really is.
+    `origin` is the file it is in, as the user named it; `size` how many bytes of that file it fills; `whole` means that
+    it is never split (test collections are judged by document); `line` is its row, if the file has many; `former` an id
+    that weft would have given it under other settings; `file` the file's real path.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Finding the files to index: folders are walked, what is not wanted is left out, and every omission has a reason."""
+"""Find the files to index: walk folders, leave out what is not wanted, and give a reason for every omission."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _IGNORES = (".gitignore", ".ignore")
 class Skipped(NamedTuple):
     """Something that was not indexed.
 
-    `lost` is True if it may well hold texts that could not be read: what an index has of it must then stay. `line` is
-    set if only one row of the file is meant.
+    `lost` is True if it may hold texts that could not be read, so that what an index has of it must stay. `line` is set
+    if only one row of the file is meant.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     kind: str
     size: int
     asked: bool
-    """The user named this very file, and did not merely name a folder that has it."""
+    """The user named this file, not just a folder that contains it."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 def find(paths: Iterable[str | Path], selection: Selection, report: Report) -> list[Found]:
     """List the files under some paths, in a stable order, each once, however many names lead to it.
 
-    Hidden files, and folders that are indexes, are left out in silence.
+    Hidden files, and folders that are indexes, are left out without a report.
     """
     return list(find_by_place(paths, selection, report).values())
 
@@ -214,7 +214,7 @@ class _Walk:
         return not self.selection.excludes(below + "/") and not self._ignores(folder, "/")
 
     def _ignores(self, path: Path, end: str = "") -> bool:
-        """Ask the rules of the nearest folder that has an opinion."""
+        """Ask the rules of the nearest folder that name the path."""
         if not self.ignores:
             return False
         whole = Path(os.path.abspath(path))

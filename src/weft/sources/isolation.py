@@ -1,8 +1,7 @@
-"""Parsers in a process apart, with limits on time and memory: a bad file is skipped, and costs nothing else.
+"""Parsers in a separate process, with limits on time and memory: a bad file is skipped, and the others are read.
 
-The process is started with the first file that needs it, serves one file after another, and ends when nobody is left
-to read what it finds. A file that makes it run too long, need too much memory or crash ends it, and the next file
-starts another.
+The process starts with the first file that needs it, reads one file after another, and ends with its parent. A file
+that takes too long or too much memory, or crashes the parser, ends it; the next file starts another.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LENGTH = struct.Struct("<QQ")
 
 
 class Reader:
-    """Reads files in a process apart.
+    """Reads files in a separate process.
 
     Parameters
     ----------
@@ -135,7 +134,7 @@ def _receive(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def _limit(seconds: int, memory: int) -> None:
-    """Limit this process: so much more memory than it has now, and so much more processor time."""
+    """Limit this process to this much more memory and processor time than it has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(used.ru_utime + used.ru_stime) + 1
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
@@ -150,7 +149,7 @@ def _limit(seconds: int, memory: int) -> None:
 
 
 def serve(seconds: int, memory: int) -> None:
-    """Answer on stdout what comes on stdin, until it ends: the process apart."""
+    """The separate process: answer on stdout what comes on stdin, until that ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # a parser that prints must not write between our answers
     if sys.platform.startswith("linux"):

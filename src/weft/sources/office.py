@@ -12,7 +12,7 @@ from weft.errors import DataError
 from weft.sources.extracted import Builder, Extracted, one_line, tidy, unix_lines
 
 UNPACKED = 256 * 2**20
-"""Bytes that a packed file (Word, Excel, EPUB) may have when it is unpacked."""
+"""The maximum size in bytes of a packed file (Word, Excel, EPUB) when it is unpacked."""
 _HYPHEN = re.compile("[\x02\u00ad\ufffe]\r?\n")  # how PDFium writes the end of a line inside a word
 
 

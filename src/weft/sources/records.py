@@ -28,11 +28,11 @@ TITLE_FIELDS = ("title",)
 LONGEST = 64 * 2**20
 """The maximum size of a row, in bytes."""
 VALUES = 1_000_000
-"""The maximum number of values in a JSON text: a few bytes of it can become a hundred of memory."""
+"""The maximum number of values in a JSON text: a value of a few bytes can take a hundred bytes of memory."""
 EXPANSION = 200
 """How many times its size a gzipped file may have when it is unpacked, beyond the first 256 MB."""
 FILE, GLOBAL = "file", "global"
-"""Scopes of ids: rows of two files may have the same, or not."""
+"""Scopes of ids: unique per file, or across all files."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Fields:
     title: str | None = None
     metadata: tuple[str, ...] | None = None
     scope: str = FILE
-    """``"file"``: the file's name and a colon go before ids, so that those of two files never meet; ``"global"``: ids
-    are what the rows say."""
+    """``"file"``: ids begin with the file's name and a colon, so that two files never have the same ids; ``"global"``:
+    ids are what the rows say."""
 
     def __post_init__(self) -> None:
         if self.scope not in (FILE, GLOBAL):
@@ -56,7 +56,7 @@ class Fields:
 
 
 class Row(NamedTuple):
-    """A row of a file: its number from 1 on, about how many bytes it has, and its fields or why it has none."""
+    """A row of a file: its number from 1 on, its approximate size in bytes, and its fields or why it has none."""
 
     number: int
     size: int

@@ -30,7 +30,7 @@ TUNING = frozenset(
         *("search_batch_size", "store_embeddings", "verbose"),
     }
 )
-"""Parameters of PyLate's engines; taken, and without effect."""
+"""Parameters of PyLate's engines, accepted without effect."""
 
 
 class Weft:
@@ -47,9 +47,9 @@ class Weft:
     embedding_size : int, optional
         Dimension of the vectors; by default that of the first documents.
     nbits : {8, 4, 2}, optional
-        Bits a coordinate.
+        Bits per coordinate.
     **tuning
-        What tunes PyLate's own engines has no effect here, and is logged once.
+        Parameters of PyLate's own engines: without effect here, which is logged once.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class Weft:
 
 
 PLAID = Voyager = ScaNN = WARP = TachiomIndex = Weft
-"""PyLate's names, so that a script needs no other change than its import."""
+"""PyLate's names, so that a script only changes its import."""
 
 
 def _name(given: str | int) -> str:

@@ -33,7 +33,7 @@ def rerank(
     device
         Without effect.
     alignment : str
-        What relevance is; not in PyLate.
+        How relevance is computed; not in PyLate.
 
     Examples
     --------
