@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
@@ -49,9 +50,22 @@ MappedFile::MappedFile(const char* path) {
 
 MappedFile::~MappedFile() { ::munmap(data_, size_); }
 
-void MappedFile::release() const noexcept {
+void MappedFile::release(size_t begin, size_t end) const noexcept {
 #if defined(MADV_DONTNEED)
-    ::madvise(data_, size_, MADV_DONTNEED);  // a hint: if the system refuses it, nothing is lost
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    begin = (begin + page - 1) / page * page;
+    end = std::min(end, size_) / page * page;
+    // A hint: if the system refuses it, nothing is lost.
+    if (begin < end) ::madvise(static_cast<uint8_t*>(data_) + begin, end - begin, MADV_DONTNEED);
+#else
+    static_cast<void>(begin);
+    static_cast<void>(end);
+#endif
+}
+
+void MappedFile::populate() const noexcept {
+#if defined(MADV_POPULATE_READ)  // of Linux 5.14; older systems refuse it, and pages come one by one as they are read
+    ::madvise(data_, size_, MADV_POPULATE_READ);
 #endif
 }
 

@@ -18,8 +18,12 @@ public:
     const uint8_t* data() const { return static_cast<const uint8_t*>(data_); }
     size_t size() const { return size_; }
 
-    // Gives the memory of what was read back to the system, which reads it again from the file when it is next wanted.
-    void release() const noexcept;
+    // Gives the memory of what was read between two bytes back to the system, which reads it again from the file when it is next
+    // wanted. Pages that hold other bytes, too, stay.
+    void release(size_t begin, size_t end) const noexcept;
+
+    // Reads the file and enters all its pages into the process's table, so that no later reader waits for either.
+    void populate() const noexcept;
 
 private:
     void* data_ = nullptr;

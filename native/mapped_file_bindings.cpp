@@ -41,5 +41,6 @@ void bind_mapped_file(nb::module_& module) {
         .def("__init__", &map, "path"_a)
         .def("view", &view)
         .def_prop_ro("nbytes", &weft::MappedFile::size)
-        .def("release", &weft::MappedFile::release, nb::call_guard<nb::gil_scoped_release>());
+        .def("release", &weft::MappedFile::release, "begin"_a, "end"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("populate", &weft::MappedFile::populate, nb::call_guard<nb::gil_scoped_release>());
 }

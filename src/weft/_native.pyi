@@ -76,7 +76,8 @@ class MappedFile:
     def view(self) -> NDArray[np.uint8]: ...  # (nbytes,), read-only, no copy
     @property
     def nbytes(self) -> int: ...
-    def release(self) -> None: ...  # gives back the memory of what was read; arrays stay valid
+    def release(self, begin: int, end: int) -> None: ...  # gives back the memory of these bytes; arrays stay valid
+    def populate(self) -> None: ...  # reads the file and maps all its pages, where the system can do that at once
 
 def group_by_ward(
     distance: NDArray[np.float32],  # (n, n), squared; overwritten

@@ -86,8 +86,15 @@ def test_released_memory_is_read_again(path):
     file = _native.MappedFile(str(path))
     view = file.view()
     before = view.tobytes()
-    file.release()
-    assert view.tobytes() == before
+    for begin, end in ((0, len(before)), (1, len(before) - 1), (5, 5), (len(before), 10 * len(before)), (9, 3)):
+        file.release(begin, end)
+        assert view.tobytes() == before
+
+
+def test_pages_are_mapped_ahead(path):
+    file = _native.MappedFile(str(path))
+    file.populate()
+    assert file.view().tobytes() == path.read_bytes()
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="APFS takes only UTF-8 names")

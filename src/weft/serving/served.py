@@ -81,6 +81,7 @@ class Served:
     def load(self) -> None:
         """Load the model and answer a query, so that the first client does not wait for it."""
         self.texts.searcher = Searcher(self.texts.index, self.cache)
+        self.texts.index.read_ahead()
         if len(self.texts):
             self.texts.answers(["warm up"], 1)
         else:

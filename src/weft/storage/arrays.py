@@ -237,6 +237,11 @@ class Arrays:
         return np.frombuffer(self._bytes, dtype, count, start).reshape(shape) if count else np.zeros(shape, dtype)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What is in the file."""
+        return tuple(self._places)
+
+    @property
     def nbytes(self) -> int:
         """Size of the file."""
         return len(self._bytes)
@@ -280,10 +285,17 @@ class Arrays:
         self.verify_rows(name, rows, rows + 1)
         return self[name][rows]
 
-    def release(self) -> None:
-        """Give back the memory of what was read so far; it is read from the file again when asked for."""
+    def release_rows(self, name: str, start: int, stop: int) -> None:
+        """Give back the memory of some rows; they are read from the file again when they are next wanted."""
+        _, shape, begin, nbytes = self._places[name]
+        if self._file is not None and shape and shape[0]:
+            row = nbytes // shape[0]
+            self._file.release(begin + start * row, begin + stop * row)
+
+    def populate(self) -> None:
+        """Map every page now, so that nobody who reads later has to wait for it."""
         if self._file is not None:
-            self._file.release()
+            self._file.populate()
 
     def _verify_blocks(self, blocks: NDArray[np.int64]) -> None:
         for block in blocks[~self._verified[blocks]].tolist():

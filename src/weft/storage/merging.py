@@ -1,20 +1,25 @@
 """Which segments to merge: tiers of like size, in the manner of Lucene's, under a bound on their number.
 
-Nothing is merged while there are at most `BASE` + log₂(adds) segments: of documents, where they come one by one, of
-groups, where they come in groups. Beyond that, of all runs of segments next
-to each other in size, the one is merged whose largest member is the smallest part of the sum: many of like size
-together, a large one only with others as large. A segment of which much is deleted is written anew by itself. Over a
-million single adds each document is written seven or eight times (tests/storage/test_merging.py).
+Nothing is merged while there are at most `budget` segments, a number that grows with the adds: of documents, where they
+come one by one, of groups, where they come in groups. Beyond that, of all runs of segments next to each other in size,
+the one is merged whose largest member is the smallest part of the sum: many of like size together, a large one only
+with others as large. A segment of which much is deleted is written anew by itself. Over a million single adds each
+document is written seven or eight times (tests/storage/test_merging.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count as numbers
+from math import comb, log2
 from typing import NamedTuple
 
 import numpy as np
 
 BASE = 3
+"""An index never has more than this and log₂(adds) segments for long."""
+REWRITTEN = 6
+"""How often a merge may write what an add wrote, where that is what bounds the number of segments."""
 DEAD = 1 / 3
 """A segment of which more than this share is deleted is written anew."""
 SMALL = 10_000
@@ -40,12 +45,16 @@ class Sized(NamedTuple):
 def budget(adds: int) -> float:
     """Return how many segments an index that came in that many adds may have before some are merged.
 
+    With B segments, and each add merged at most A times, there is room for (A + B over A) adds: a merge takes what was
+    merged as often as itself. So few segments are enough, as long as that is fewer than `BASE` + log₂(adds).
+
     Examples
     --------
-    >>> budget(1024), budget(1 << 20)
-    (13.0, 23.0)
+    >>> budget(100), budget(1000), budget(100_000), budget(1 << 20)
+    (4.0, 7.0, 17.0, 23.0)
     """
-    return BASE + float(np.log2(max(adds, 2)))
+    fewest = next(b for b in numbers(2) if comb(REWRITTEN + b, b) >= adds)
+    return min(float(fewest), BASE + log2(max(adds, 2)))
 
 
 def choose(segments: Sequence[Sized], adds: int, count: int | None = None, most: int | None = None) -> list[int] | None:
@@ -65,7 +74,7 @@ def choose(segments: Sequence[Sized], adds: int, count: int | None = None, most:
     Examples
     --------
     >>> many = [Sized(0, 100_000, 0.0), *(Sized(key, 90 + key, 0.0) for key in range(1, 10))]
-    >>> choose(many, 1000), choose(many, 20)
+    >>> choose(many, 10_000), choose(many, 20)
     (None, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> choose([Sized(7, 50_000, 0.5), Sized(8, 50_000, 0.1)], 100)
     [7]

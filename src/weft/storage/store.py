@@ -19,6 +19,7 @@ from weft._renamed import Renamed, renamed_keywords
 from weft.checks import check_fraction
 from weft.errors import CorruptIndexError, IndexFormatError, invalid
 from weft.storage import forking
+from weft.storage.ahead import read_ahead
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.commits import Commits
@@ -360,6 +361,11 @@ class Store:
         self._views.check_process()
         if self._commits.locked:  # without it, what we merge another may be merging too
             self.merging.wait()
+
+    def read_ahead(self) -> bool:
+        """Read, check and map all segments now, so that no search waits for it; False if they exceed half the memory."""
+        with self.view() as view:
+            return read_ahead([s.segment for s in view.segments])
 
     def lock(self) -> None:
         """Take the writer's lock now and keep it until `close`, so that no work is lost to another writer."""

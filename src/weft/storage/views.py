@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError, IndexStateError
+from weft.storage.ahead import map_ahead
 from weft.storage.catalogue import Catalogue, SegmentRow
 from weft.storage.database import faults_named
 from weft.storage.folder import SEGMENTS
@@ -213,6 +214,7 @@ class Views:
         """
         segment = open_segment(path, trusted=True, copied=self._copies)
         segment.warm()
+        map_ahead(segment)
         self._adopted[path.name] = segment
 
     def disown(self, name: str) -> None:

@@ -263,9 +263,19 @@ class Segment(ABC):
     def warm(self) -> None:
         """Prepare what the first search would otherwise have to."""
 
-    def release(self) -> None:
-        """Give back the memory of what was read so far."""
-        self._arrays.release()
+    def release(self, ordinals: NDArray[np.int64]) -> None:
+        """Give back the memory of everything from the first of these documents to the last.
+
+        Only of these: what searches read elsewhere in the file meanwhile stays mapped.
+        """
+        first, last = int(self.offsets[ordinals[0]]), int(self.offsets[ordinals[-1] + 1])
+        for name in self._arrays.names:
+            if self._arrays.kind(name)[1][:1] == (self.n_tokens,):
+                self._arrays.release_rows(name, first, last)
+
+    def populate(self) -> None:
+        """Map the whole file now, so that no search has to wait for its pages."""
+        self._arrays.populate()
 
     def verify(self) -> None:
         """Check every byte."""

@@ -211,6 +211,11 @@ class CodedSegment(Segment):
     def warm(self) -> None:
         _ = self._engine, self._rotation_key, self._checked
 
+    def verify(self) -> None:
+        super().verify()
+        for checked in self._checked.values():
+            checked[:] = True
+
     @cached_property
     def _checked(self) -> dict[str, NDArray[np.bool_]]:
         """For codes, sketches and saliences, (N,): documents whose checksums were verified, to ask only once."""

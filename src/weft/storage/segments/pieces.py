@@ -119,7 +119,7 @@ class Kept(Piece):
     def _parts(self) -> Iterator[NDArray[np.int64]]:
         for some in in_parts(self.segment, self.ordinals):
             yield some
-            self.segment.release()
+            self.segment.release(some)
 
     def values(self) -> Iterator[NDArray[Any]]:
         return (self.segment.select(some).values for some in self._parts())
