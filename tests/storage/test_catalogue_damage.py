@@ -16,7 +16,7 @@ from weft.errors import CorruptIndexError, StorageError
 from weft.search.lexical import search_lexical
 from weft.storage.check import check
 from weft.storage.repair import repair
-from weft.storage.sums import tombstones_sum
+from weft.storage.sums import checks_id, tombstones_sum
 
 DIM = 4
 COUNT = 60
@@ -99,6 +99,13 @@ def test_words_do_not_find_an_id_that_was_not_written(made, tmp_path, value):
     db.close()
     with Index.open(path) as index, pytest.raises(CorruptIndexError, match="checksum of document"):
         search_lexical(index, "text", 100)
+
+
+@pytest.mark.parametrize("id", [None, 17, b"d17", 1.5])
+def test_an_id_that_is_no_text_is_damage_even_in_a_row_without_a_checksum(id):  # noqa: A002
+    """Found by fuzzing: a flipped bit in a row's header made NULL of the checksum and of the id."""
+    assert checks_id(None, "d17")
+    assert not checks_id(None, id)
 
 
 @pytest.mark.parametrize("old", [b"number 17", b'"n":17', b"d17"])

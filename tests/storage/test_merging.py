@@ -168,5 +168,3 @@ def test_choices_make_sense(parts, documents, elsewhere):
         sizes = [by_key[key].live for key in chosen]
         between = [s.key for s in segments if min(sizes) < s.live < max(sizes)]
         assert set(between) <= set(chosen)  # neighbours in size
-
-

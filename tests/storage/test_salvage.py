@@ -153,7 +153,7 @@ class TestTrees:
     def test_settings(self, made, path):
         damage(path, root_of(path, "settings"))
         notes = " ".join(repair(path).notes)
-        assert "the model is not known any more" in notes
+        assert "the settings were lost, and the model with them" in notes
         there, alignment = look(path, made[1])
         assert (there, alignment) == (set(made[1]), "sum-of-max")
 

@@ -28,9 +28,9 @@ def row_sum(id: object, text: object, metadata: object) -> int:  # noqa: A002
 
 def checks_id(stored: object, id: object) -> bool:  # noqa: A002
     """Tell whether an id is the one that a row's checksum was made for; a row without one passes."""
-    if stored is None:
-        return True
-    return isinstance(id, str) and isinstance(stored, int) and stored >> 32 == _id_sum(id.encode("utf-8", "replace"))
+    if not isinstance(id, str):
+        return False
+    return stored is None or (isinstance(stored, int) and stored >> 32 == _id_sum(id.encode("utf-8", "replace")))
 
 
 def _id_sum(name: bytes) -> int:
