@@ -102,7 +102,7 @@ def test_words_do_not_find_an_id_that_was_not_written(made, tmp_path, value):
 
 
 @pytest.mark.parametrize("id", [None, 17, b"d17", 1.5])
-def test_an_id_that_is_no_text_is_damage_even_in_a_row_without_a_checksum(id):  # noqa: A002
+def test_an_id_that_is_no_text_is_damage_even_in_a_row_without_a_checksum(id):
     """Found by fuzzing: a flipped bit in a row's header made NULL of the checksum and of the id."""
     assert checks_id(None, "d17")
     assert not checks_id(None, id)

@@ -1,13 +1,11 @@
 """The merge policy, simulated: few segments, each document written a few times, and nothing merged in vain."""
 
-from math import comb
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.storage.merging import BASE, DEAD, REWRITTEN, SMALL, Sized, budget, choose
+from weft.storage.merging import DEAD, SMALL, Sized, budget, choose
 
 TOKENS = 100
 """Of a document, in what is simulated."""

@@ -363,7 +363,7 @@ class Store:
             self.merging.wait()
 
     def read_ahead(self) -> bool:
-        """Read, check and map all segments now, so that no search waits for it; False if they exceed half the memory."""
+        """Read, check and map all segments now, so that no search waits; False if they exceed half the memory."""
         with self.view() as view:
             return read_ahead([s.segment for s in view.segments])
 
