@@ -1,4 +1,4 @@
-"""Look at every page of the documentation as a browser shows it: ``make docs``, then ``python tools/site_pictures.py FOLDER``.
+"""Look at every page of the site as a browser shows it: ``make docs``, then ``python tools/site_pictures.py FOLDER``.
 
 Takes a picture of each page at the width of a desktop and of a phone, and reports what is wrong with it: pictures that
 do not load, and tables, code and formulas that are cut off or widen the page. Needs Chromium and Playwright.
@@ -19,7 +19,8 @@ SITE = Path(__file__).parents[1] / "site"
 WIDTHS = {"desktop": 1280, "phone": 390}
 WRONG = """() => {
     const wrong = [], width = document.documentElement.clientWidth;
-    if (document.documentElement.scrollWidth > width) wrong.push(`wider than the window: ${document.documentElement.scrollWidth}`);
+    const whole = document.documentElement.scrollWidth;
+    if (whole > width) wrong.push(`wider than the window: ${whole}`);
     for (const picture of document.querySelectorAll(".md-content img"))
         if (!picture.complete || !picture.naturalWidth) wrong.push(`no picture: ${picture.getAttribute("src")}`);
     const scrolls = node => ["auto", "scroll"].includes(getComputedStyle(node).overflowX);

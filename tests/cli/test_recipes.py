@@ -42,4 +42,6 @@ def test_an_unknown_model_is_one_line(tmp_path, capsys, monkeypatch):
     assert main(["index", str(tmp_path / "a.txt"), "-o", str(tmp_path / "n.weft"), "-m", "nosuchmodel"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert said.startswith("weft: nosuchmodel is neither a folder, nor a model in the cache, nor one that the hub gave")
+    assert said.startswith(
+        "weft: nosuchmodel is neither a folder nor a model in the cache, and the hub did not provide it"
+    )

@@ -18,8 +18,8 @@ from weft.alignment.spec import Spec
 from weft.errors import invalid
 
 LEAST_Z = 1e-6
-"""A Z = ΣA above 0 counts as this much at least: saliences that all but vanish must neither blow up a score nor make
-its gradient, which has 1/Z², infinite."""
+"""A Z = ΣA above 0 counts as at least this much: tiny saliences must neither blow up a score nor make its gradient,
+which has 1/Z², infinite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ class Alignment(Spec, ABC, family="alignment"):
     """Base of all alignments. A subclass is a frozen dataclass with `pairwise`, a `z` and what it cites.
 
     `z` says what Z is: ``"one"`` leaves the sum as it is, ``"sum"`` divides by ΣA (ALIGNER eq. 1),
-    ``"query"`` by the number of query tokens (XTR eq. 1). Where Z is 0 nothing aligned and the score is 0; a sum that
-    is all but 0 counts as `LEAST_Z`.
+    ``"query"`` by the number of query tokens (XTR eq. 1). If Z is 0 nothing aligned and the score is 0; a sum that is
+    nearly 0 counts as `LEAST_Z`.
     """
 
     reference: ClassVar[str]
@@ -101,7 +101,7 @@ class Alignment(Spec, ABC, family="alignment"):
 
     @property
     def divides_by(self) -> str:
-        """The Z in use; `z`, unless a subclass knows better."""
+        """The Z in use: `z`, unless a subclass overrides it."""
         return self.z
 
     def normaliser(self, A: Array, pairs: Pairs) -> Array:

@@ -1,4 +1,4 @@
-"""What a back end is: it turns batches of token ids into token vectors, and into salience scores where it has them."""
+"""What a back end is: it turns batches of token ids into token vectors and, if the model has them, salience scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Output(NamedTuple):
 
 
 class Batches:
-    """A sequence of batches, each laid out when it is asked for."""
+    """A sequence of batches, each laid out on demand."""
 
     def __init__(self, groups: Sequence[Sequence[Tokens]], pad_id: int) -> None:
         self._groups = groups
@@ -47,7 +47,7 @@ class Backend(Protocol):
 
     kind: str
     batched: bool
-    """Whether several texts at a time are faster than one; where not, every batch is a single text."""
+    """Whether several texts at a time are faster than one; otherwise every batch is a single text."""
 
     def run(self, batches: Batches, task: str, threads: int) -> Iterator[Output]:
         """Yield the output of each batch, in order."""

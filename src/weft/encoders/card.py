@@ -12,7 +12,7 @@ _CODE = re.compile(r"[a-z]{2}(-[A-Za-z]+)?\Z")
 def read_card_languages(folder: Path) -> tuple[str, ...]:
     """Return the codes under ``language:`` in the front matter of a model card; none where it has no such list.
 
-    Anything but codes of ISO 639-1, such as ``multilingual``, tells nothing about which languages are left out.
+    Entries that are not codes of ISO 639-1, such as ``multilingual``, do not tell which languages are left out.
     """
     try:
         text = (folder / CARD_FILE).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`EncodedTexts`: token vectors, and what of the texts was cut off."""
+"""`EncodedTexts`: token vectors that know how much of the texts was cut off."""
 
 from __future__ import annotations
 

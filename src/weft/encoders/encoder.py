@@ -50,12 +50,11 @@ class Encoder:
     has_salience : bool
         Whether texts come with saliences.
     salience_weighs : bool
-        Whether its saliences weigh scores, or only tell which tokens may be left out.
+        Whether its saliences weigh scores, or only tell which tokens can be left out.
     alignment : str
-        What an index of its vectors searches by unless told otherwise: what the model was trained for, "" if that is
-        not known.
+        The default alignment of an index of its vectors: the one the model was trained for, "" if that is not known.
     languages : tuple of str
-        The languages that it reads well, codes of ISO 639-1; none if that is not known.
+        The languages that it reads well, as codes of ISO 639-1; empty if that is not known.
     query : str
         What encodes queries: ``"full"``, the model itself, or its query tower, ``"fast"`` or ``"static"``.
     """
@@ -95,7 +94,7 @@ class Encoder:
             checkpoint of sentence-transformers, PyLate, Stanford ColBERT, XTR or a plain Hugging Face encoder. By
             default the model that comes with weft, ``"weft-small"``.
         backend : str
-            ``"light"`` (ONNX Runtime), ``"torch"``, or ``"auto"``: whichever the folder is for.
+            ``"light"`` (ONNX Runtime), ``"torch"``, or ``"auto"``: the one that the folder is made for.
         device : str, optional
             For torch, ``"cpu"`` or ``"cuda"``; by default the best there is.
         query_length, document_length : int, optional
@@ -177,9 +176,9 @@ class Encoder:
     def fingerprint(self) -> str:
         """Names the vector space: a hash of the vocabulary, the prefixes and the weights.
 
-        It is what an index remembers. All forms of one model share it, so that an index made with torch opens with the
-        light form, int8 or not; lengths and scoring masks do not enter. Nor do query towers: they have names of
-        their own, and can be changed without a new index.
+        An index remembers it. All forms of one model share it, so that an index made with torch opens with the light
+        form, int8 or not. Lengths and scoring masks do not change it, nor do query towers: they have names of their own
+        and can be replaced without a new index.
         """
         return self.settings.fingerprint or self.backend.fingerprint()
 
@@ -224,17 +223,17 @@ class Encoder:
         batch_size : int
             Texts at a time on torch. The light back end takes one at a time.
         threads : int, optional
-            Processors to use; by default all that this process may.
+            Processors to use; by default all that this process may use.
         progress : bool, optional
-            Show a bar on stderr; by default where a person watches and there is more than one batch.
+            Show a bar on stderr; by default in a terminal, if there is more than one batch.
         dtype : dtype
             float32, or float16 for half the memory.
         truncation : str
-            What to do about texts that are longer than the model reads, beside returning which they are: ``"warn"``
-            logs one line for the call, ``"error"`` raises `weft.errors.TruncatedError` before anything is encoded,
+            What to do about texts that are longer than the model reads; the result says which they are. ``"warn"`` logs
+            one line for the call, ``"error"`` raises `weft.errors.TruncatedError` before anything is encoded,
             ``"ignore"`` only cuts.
         salience : bool, optional
-            Whether texts come with their saliences; by default where those weigh scores (`salience_weighs`). A model
+            Whether texts come with their saliences; by default if those weigh scores (`salience_weighs`). A model
             without saliences gives none.
 
         Returns
@@ -252,12 +251,12 @@ class Encoder:
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def token_spans(self, text: str) -> NDArray[np.int32]:
-        """Return where each token of a document stands in its text, however long: shape (T, 2), no special tokens."""
+        """Return where each token of a document of any length stands in it: shape (T, 2), without special tokens."""
         (listed,) = _texts([text], "token_spans")
         return self._readers[DOCUMENT].spans(listed)
 
     def token_label(self, token: int) -> str:
-        """Return what to call a token in explanations: its piece of the vocabulary, or what its vector stands for."""
+        """Return the name of a token in explanations: its piece of the vocabulary, or what its vector stands for."""
         piece = self.tokenizer.id_to_token(int(token)) or f"#{token}"
         return self.settings.labels.get(piece, piece)
 
@@ -315,7 +314,7 @@ class Encoder:
         """Run the texts, longest first, and write each one's scored vectors to its place; saliences if wanted."""
         side = self._readers[task].side
         backend = self.tower if task == QUERY and self.tower is not None else self.backend
-        # A gate makes few tokens weigh; where saliences only tell tokens apart, all of them are wanted.
+        # A gate keeps few tokens; saliences that only rank tokens are wanted for all of them.
         gate = None if side.gate is None or not salient else Gate.parse(side.gate if self.salience_weighs else "relu")
         kept = np.array([t.scored.sum() for t in tokens], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
@@ -352,9 +351,9 @@ def gated(gate: Gate, scores: NDArray[np.float32], counted: Sequence[NDArray[np.
 
 @contextmanager
 def _bar(texts: int, groups: int, progress: bool | None) -> Iterator[Callable[[int], object]]:
-    """Show a bar where one is wanted; yield what tells it how many texts are done.
+    """Show a progress bar if one is wanted; yield a function that tells it how many texts are done.
 
-    Making one costs as much as a query's tokens do, so a single text has none.
+    Making a bar costs as much as tokenising a query, so a single text gets none.
     """
     if groups < 2 and not progress:
         yield int

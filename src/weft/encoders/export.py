@@ -1,9 +1,9 @@
 """From a checkpoint to its light form: an ONNX graph, fp32 or int8, beside the tokenizer and the settings.
 
-int8 means: the weights of matrix products are bytes, one scale for each output channel; their inputs are turned to
-bytes when the graph runs, one scale for each text; rows of the embedding tables are bytes with one scale each. Weights
-use 7 of 8 bits: on processors without VNNI the sums of products of full bytes overflow their 16 bits. The projection
-and the salience heads, a hundredth of the work, stay fp32. What each choice costs is in docs/notes/int8.md.
+In int8 the weights of matrix products are bytes, with one scale for each output channel. Their inputs are turned into
+bytes when the graph runs, with one scale for each text. Rows of the embedding tables are bytes with one scale each.
+Weights use 7 of 8 bits: on processors without VNNI the sums of products of full bytes overflow their 16 bits. The
+projection and the salience heads, a hundredth of the work, stay fp32. docs/notes/int8.md says what each choice costs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 OPSET = 20
 BLOCK = 32
-"""Numbers of an embedding that share a scale where each has half a byte."""
+"""With half bytes, this many numbers of an embedding share a scale."""
 LARGEST_DIFFERENCE = 1e-3
 """An fp32 graph whose vectors differ from torch's by more than this is refused: the export went wrong."""
 
@@ -94,7 +94,7 @@ def export(
 
 
 def check_target(folder: str | Path, precision: str, overwrite: bool, embedding_bits: int = 8) -> None:
-    """Refuse a place that the light form must not be written to, before the long work."""
+    """Refuse a folder that the light form must not be written to, before the long work."""
     if embedding_bits not in (4, 8):
         raise invalid("embedding_bits", "export", "4 or 8", embedding_bits)
     if precision not in PRECISIONS:

@@ -1,4 +1,4 @@
-"""Embedding tables inside an ONNX file, mapped into memory where they stand: no copy, and no onnx package."""
+"""Embedding tables inside an ONNX file, memory-mapped in place: no copy, and no onnx package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table:
 
 
 def embedding_table(path: Path, name: str) -> Table:
-    """Return the table whose name ends so in a graph that `weft.encoders.export` wrote."""
+    """Return the table whose name ends this way in a graph that `weft.encoders.export` wrote."""
     data = np.memmap(path, np.uint8, "r")
     found: dict[str, NDArray[np.float32] | NDArray[np.int8]] = {}
     try:

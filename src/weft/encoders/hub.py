@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: only the files a model needs, and the cache where there is no network."""
+"""Models of the Hugging Face hub: only the files that a model needs, from the cache if there is no network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def download(
         return Path(snapshot_download(name, local_files_only=True, **options))
     except Exception:
         raise CheckpointError(
-            f"{name} is neither a folder, nor a model in the cache, nor one that the hub gave ({reason})"
+            f"{name} is neither a folder nor a model in the cache, and the hub did not provide it ({reason})"
         ) from None
 
 

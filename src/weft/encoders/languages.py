@@ -1,8 +1,8 @@
-"""Which language a text is evidently in: by its script, or by the small words that every sentence needs.
+"""Which language a text is in, if that is evident from its script or from the small words that most sentences have.
 
-Nothing is guessed. A text that gives no clear evidence, such as a list of names, code or a query of two nouns, has no
-language here: English is practically never taken for another language, at the price of missing some short queries.
-What was measured is in benchmarks/RESULTS.md.
+Nothing is guessed. A text without clear evidence, such as a list of names, code or a query of two nouns, has no
+language here. So English is almost never taken for another language, but some short queries are missed. Figures are in
+benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection, Mapping
 
 SAMPLE = 4000
-"""Characters of a text that are looked at."""
+"""Only this many characters of a text are looked at."""
 UNKNOWN = "und"
-"""ISO 639's code for a language that is not known: here one that is evidently none of those below."""
+"""ISO 639's code for an unknown language: here, one that is clearly none of those below."""
 LEAST = 2.0
 """What the words of a language must add up to: two of its small words, or one that only questions have."""
 LEAST_SHARE = 0.12
-"""And what they must be, on average, for each word of the text."""
+"""What they must add up to for each word of the text, on average."""
 _DOMINANCE = 3.0  # and this many times what English words add up to
 _ACCENTED = 0.5  # a word with letters that English does not have: it may be a name
 _PARTICLE = 0.5  # small words that names in English texts have: de la Cruz, van Gogh
@@ -152,7 +152,7 @@ _WEIGHTS: Mapping[str, Mapping[str, float]] = _weights()
 def language_of(text: str) -> str | None:
     """Return the code of the language (ISO 639-1) that a text is evidently in, or None.
 
-    Of languages that share a script other than the Latin one, the most common one stands for all.
+    Of the languages of a script other than Latin, the most common one stands for all.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def _latin_language(words: list[str]) -> str | None:
         if sums[best] or len(accented) >= max(4, _MOSTLY_ACCENTED * len(words)):
             worth = dict.fromkeys(accented, _ACCENTED) | worth
     total = sum(worth.get(word, 0.0) for word in words)
-    # A name that is repeated proves nothing: of the least, each word counts once.
+    # A repeated name proves nothing: each different word counts once.
     evident = sum(worth.get(word, 0.0) for word in set(words)) >= LEAST
     if evident and total >= max(LEAST_SHARE * len(words), _DOMINANCE * english):
         return best if sums[best] >= 1 else UNKNOWN

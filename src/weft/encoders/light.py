@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-_telemetry.switch_off()  # now, whoever loads ONNX Runtime later: it reads its switch when it is loaded
+_telemetry.switch_off()  # set now: ONNX Runtime reads this switch when it is loaded
 
 SHORT = 128
-"""A single text of at most this many tokens runs on one thread: more threads save little and need a second session."""
+"""A single text of at most this many tokens runs on one thread: more would save little and need a second session."""
 
 
 def is_light_folder(folder: Path) -> bool:
@@ -87,7 +87,7 @@ class LightBackend:
         self._outputs = sorted(expected, reverse=True)  # vectors, salience
 
     def fingerprint(self) -> str:
-        """Return what the exported model had: all forms of one model share a vector space."""
+        """Return the fingerprint of the exported model: all forms of one model share a vector space."""
         return self.settings.fingerprint
 
     def run(self, batches: Batches, task: str, threads: int) -> Iterator[Output]:

@@ -75,7 +75,7 @@ def load(
     model, layout = import_checkpoint(
         folder, name, device=device, projection=projection, trust_remote_code=trust_remote_code
     )
-    # A folder's place says nothing elsewhere: an exported model remembers only its name.
+    # A path means nothing elsewhere: an exported model remembers only its name.
     source = Path(name).name if Path(name).exists() else name
     settings = describe(model, Path(name).name, {"source": source, "layout": layout})
     settings = dataclasses.replace(
@@ -102,7 +102,7 @@ def locate(
     local_files_only: bool = False,
     with_code: bool = False,
 ) -> tuple[Path, str]:
-    """Return the folder of a model, and what to call it.
+    """Return the folder of a model, and its name.
 
     Names are the bundled model's, those of models installed as packages, or the hub's (downloaded).
     """
@@ -136,7 +136,7 @@ def query_encoders(model: str) -> tuple[str, ...]:
 
 
 def model_reference(model: str | None) -> str:
-    """Return what to remember of a model: a folder's full path, a name as it is, "" for the bundled one."""
+    """Return how to remember a model: a folder's full path, a name as it is, "" for the bundled one."""
     if not model:
         return ""
     folder = Path(model).expanduser()

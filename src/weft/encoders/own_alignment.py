@@ -17,7 +17,7 @@ FILE = "weft_alignment.json"
 
 
 def for_search(trained: Alignment | str) -> str:
-    """Return what a model trained with an alignment is searched by: the same, with Z; for XTR eq. 4 in place of eq. 2.
+    """Return what a model trained with an alignment searches by: the same, with Z; for XTR, eq. 4 instead of eq. 2.
 
     Examples
     --------
@@ -29,13 +29,13 @@ def for_search(trained: Alignment | str) -> str:
 
 
 def write_own_alignment(folder: str | Path, trained: Alignment | str, search: str = "") -> None:
-    """Keep in a model's folder the alignment that it was trained with, and the one to search by if it is another."""
+    """Write into a model's folder the alignment that it was trained with, and the one to search by if that differs."""
     kept = {"trained": str(Alignment.parse(trained)), "search": for_search(search or trained)}
     (Path(folder) / FILE).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def read_own_alignment(folder: str | Path) -> str:
-    """Return the alignment that the model in a folder is to be searched by, "" if it says none."""
+    """Return the alignment to search by for the model in a folder, "" if it names none."""
     path = Path(folder) / FILE
     try:
         return str(Alignment.parse(str(json.loads(path.read_text(encoding="utf-8"))["search"])))

@@ -1,7 +1,7 @@
 """Models installed as packages of their own: ``pip install ./packages/weft-multi``, then ``--model weft-multi``.
 
 Such a package has an entry point in the group ``weft.models``: the model's name, and an object that is the path of its
-light folder. weft looks at the names without importing anything; only the package of the model asked for is imported.
+light folder. weft reads the names without importing anything, and imports only the package of the model it needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def installed() -> tuple[str, ...]:
 def find_package(name: str) -> Path | None:
     """Return the folder of a model that is installed as a package; None for a name that no package has.
 
-    A known model that is not installed is an error that tells how to get it.
+    For a known model that is not installed, the error says how to install it.
     """
     from importlib.metadata import entry_points
 

@@ -1,9 +1,9 @@
 """A smaller vocabulary for a multilingual model: the pieces that texts use, and every single character.
 
-Of the quarter of a million pieces of a multilingual vocabulary most are words of a hundred languages that a text uses
-once in a hundred thousand tokens, and they are most of the model's size. A unigram tokenizer (SentencePiece's) can do
-without: a word whose piece is gone is read as the best of its smaller pieces. Pieces of one character always stay, so
-no text becomes unknown that was known before, and a text whose pieces all stay is read as it was.
+Most of the quarter of a million pieces of a multilingual vocabulary are words that a text uses once in a hundred
+thousand tokens, and they make up most of the model's size. A unigram tokenizer (SentencePiece's) can do without them: a
+word whose piece is gone is read as its best smaller pieces. Pieces of one character always stay, so no text becomes
+unknown, and a text whose pieces all stay is read as before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPACE = "\u2581"
-"""What stands for a space in pieces."""
+"""The character for a space in pieces."""
 
 
 def essential(tokenizer: Tokenizer) -> set[int]:

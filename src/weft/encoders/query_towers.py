@@ -1,12 +1,12 @@
-"""Query towers: smaller encoders of queries that give nearly the vectors of a model, at a part of its cost.
+"""Query towers: smaller encoders of queries that give nearly the vectors of a model, at a fraction of its cost.
 
-They lie beside a light model's files and leave its documents alone, so an index serves queries of either:
+They lie beside a light model's files. Documents are encoded by the model, so an index serves queries of either:
 
     query-fast.json     query-fast.onnx     a few layers: embeddings (1, T, width) → vectors, salience
     query-static.json   query-static.npz    a table of token vectors and two small matrices; NumPy alone
 
-The JSON says which model a tower is of (`Encoder.fingerprint`). The embeddings of a fast tower are the model's own,
-read from ``model.onnx`` where they stand. `weft train` makes towers, from a recipe with a ``[tower]`` table.
+The JSON says which model a tower belongs to (`Encoder.fingerprint`). The embeddings of a fast tower are the model's
+own, read from ``model.onnx`` where they stand. `weft train` makes towers, from a recipe with a ``[tower]`` table.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def load_tower(kind: str, folder: Path, model: Path, settings: Settings, vocabul
     ):
         if found != wanted:
             raise CheckpointError(
-                f"{source} is no tower of {settings.name}: its {what} is {found!r} instead of {wanted!r}"
+                f"{source} is not a tower of {settings.name}: its {what} is {found!r} instead of {wanted!r}"
             )
     if settings.query.expansion is not None:
         raise CheckpointError(f"{settings.name} fills queries up with a token, which query towers do not do")
@@ -128,14 +128,14 @@ def load_tower(kind: str, folder: Path, model: Path, settings: Settings, vocabul
 
 
 class QueryTower:
-    """What both towers share: texts one at a time, on several threads where there are many."""
+    """What both towers share: they encode texts one at a time, many of them on several threads."""
 
     kind = "light"
     batched = False
     settings: TowerSettings
 
     def fingerprint(self) -> str:
-        """Return the model's: a tower's vectors are meant for the same space."""
+        """Return the model's fingerprint: a tower's vectors are in the same space."""
         return self.settings.model
 
     def run(self, batches: Batches, task: str, threads: int) -> Iterator[Output]:  # noqa: ARG002 (only queries)
@@ -184,7 +184,7 @@ class FastTower(QueryTower):
 
 
 class StaticTower(QueryTower):
-    """Looks token vectors up and changes them a little by their neighbours: no network, no ONNX Runtime.
+    """Looks up token vectors and adjusts them by their neighbours: no network, no ONNX Runtime.
 
     The arrays of its file, for V tokens and vectors of d dimensions: ``table`` (V, d) int8 with ``scale`` (V,),
     ``weight`` (V,) in the text's mean and ``salient`` (V,); ``neighbours`` (3d, d) and ``salience`` (3d, 1) for the

@@ -1,4 +1,4 @@
-"""What our own modules of a sentence-transformers model share: saved as a config and weights, loaded from both."""
+"""What weft's own modules of a sentence-transformers model share: they are saved as a configuration and weights."""
 
 from __future__ import annotations
 

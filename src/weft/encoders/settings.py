@@ -1,4 +1,4 @@
-"""How a model reads texts, as plain data: what both back ends share and what a light folder keeps as JSON."""
+"""How a model reads texts, as plain data: both back ends use it, and a light folder keeps it as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Expansion:
     attend : bool
         Whether the model attends to these tokens.
     strategy : str
-        ``"fixed"`` cuts longer queries to `length`; ``"min"`` lets them be.
+        ``"fixed"`` cuts longer queries to `length`; ``"min"`` leaves them as they are.
     """
 
     length: int
@@ -93,7 +93,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything about an encoder but its weights and its vocabulary.
+    """Everything about an encoder except its weights and its vocabulary.
 
     Parameters
     ----------
@@ -111,17 +111,17 @@ class Settings:
     precision : str
         ``"fp32"`` or ``"int8"``.
     files : mapping
-        Bytes of each file of a light folder, so that a torn copy is noticed.
+        Bytes of each file of a light folder, so that an incomplete copy is noticed.
     provenance : mapping
         Where the model comes from: free JSON.
     salience_weighs : bool
         Whether its saliences weigh scores (ALIGNER eq. 2), or only tell which tokens may be left out.
     labels : mapping
-        What explanations call tokens whose vectors stand for something else than the token.
+        The names in explanations of tokens whose vectors stand for something else.
     alignment : str
-        What an index of the model's vectors searches by unless told otherwise; "" for the sum of max.
+        The default alignment of an index of the model's vectors; "" for the sum of max.
     languages : tuple of str
-        The languages that the model reads well, codes of ISO 639-1; none where that is not known.
+        The languages that the model reads well, as codes of ISO 639-1; empty if that is not known.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Long texts into passages that a model reads whole, with overlap, cut at paragraphs and sentences where it can be.
+"""Split long texts into passages that a model reads whole, with overlap, at paragraphs and sentences if possible.
 
 Lengths are counted in tokens of the encoder's own tokenizer, on the whole text at once: a passage is a range of
 characters, so nothing is rewritten, and joining the ranges gives the text back.
@@ -126,7 +126,7 @@ class _Cutter:
         most = room
         while True:
             passage = Passage(start, self._stop(start, most, min(overlap, most - 1)))
-            # A cut may change how the tokens beside it are made: where a passage came out too long, aim lower.
+            # A cut may change the tokens beside it: if a passage came out too long, aim lower.
             excess = int(self._encoder.count_tokens(self._text[passage.start : passage.stop])[0]) - self._extra - room
             if excess <= 0 or most == 1:
                 return passage

@@ -1,7 +1,7 @@
 """From text to token ids, masks and character spans: the half of encoding that both back ends share.
 
-The model's own tokenizer runs without truncation and without padding, so it keeps no state between calls and any
-number of threads may use it; cutting and filling up happen here, in the way of the checkpoint.
+The model's own tokenizer runs without truncation and without padding, so it keeps no state between calls and any number
+of threads may use it; cutting and filling up happen here, as the checkpoint wants it.
 """
 
 from __future__ import annotations

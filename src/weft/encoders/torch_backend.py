@@ -1,4 +1,4 @@
-"""The torch back end: the modules of a sentence-transformers `MultiVectorEncoder`, fed with our own tokens.
+"""The torch back end: the modules of a sentence-transformers `MultiVectorEncoder`, on weft's own tokens.
 
 Tokenising, scoring masks and salience gates are the same code for both back ends (`text`, `encoder`); here the modules
 run from token ids to normalised vectors. `describe` reads from a model how its texts are to be made into tokens.
@@ -26,7 +26,7 @@ from weft.encoders.whole_text import WholeTextProjection
 from weft.errors import CheckpointError
 
 UNBOUNDED_LENGTH = 512
-"""Tokens of a text where neither the checkpoint nor its tokenizer names a limit (T5)."""
+"""The maximum number of tokens of a text if neither the checkpoint nor its tokenizer names one (T5)."""
 
 WHOLE_TEXT = "(whole text)"
 """The label of a vector that stands for the text as a whole."""
@@ -80,7 +80,7 @@ def forward(
     """Run the modules: vectors (B, T, dim), and salience scores before the gate (B, T) where there is a head for them.
 
     Without a task the scores are those of the query head and of the document head, (B, T, 2). The scoring mask is not
-    applied: what stands at masked positions means nothing.
+    applied: values at masked positions mean nothing.
     """
     features: dict[str, Any] = {"input_ids": ids, "attention_mask": attention}
     scores = None
@@ -102,7 +102,7 @@ def prompt_of(model: MultiVectorEncoder, task: str) -> str:
 
 
 def describe(model: MultiVectorEncoder, name: str, provenance: dict[str, Any] | None = None) -> Settings:
-    """Read a model's way with texts off its modules."""
+    """Read from a model's modules how it reads texts."""
     transformer = model[0]
     if not isinstance(transformer, Transformer):
         raise CheckpointError(f"{name} begins with a {type(transformer).__name__} module instead of a Transformer")

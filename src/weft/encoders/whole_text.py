@@ -1,9 +1,10 @@
 """Two vectors for the text as a whole, among those of its tokens.
 
-The first and the last token of a BERT-like encoder, [CLS] and [SEP], stand for no word. Where the encoder was trained
-to be averaged (gte, MiniLM) their states say little, and the mean of all states says what the text is about. It needs
-more dimensions than a token: this projection gives it twice as many, as two vectors in those two places. A query's
-first half is most like the document's first half, so that sum-of-max adds up to the likeness of the two means.
+The first and the last token of a BERT-like encoder, [CLS] and [SEP], stand for no word. If the encoder was trained for
+mean pooling (gte, MiniLM), their states say little, and the mean of all states says what the text is about. The mean
+needs more dimensions than a token: this projection gives it twice as many, as two vectors in those two places. A
+query's first half is most similar to the document's first half, so that the sum of max adds up to the similarity of the
+two means.
 """
 
 from __future__ import annotations

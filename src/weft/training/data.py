@@ -1,4 +1,4 @@
-"""Training data: rows of (query, positive, negatives…, scores) from the layouts people have.
+"""Training data: rows of (query, positive, negatives…, scores) from common layouts.
 
 A `Source` names one collection; `load` reads it into columns. Formats:
 
@@ -30,9 +30,10 @@ MINERS = ("none", "bm25", "index", "given")
 class Source:
     """One collection to train on, as a recipe's ``[[data]]`` table names it.
 
-    `limit` takes that many rows (by the seed), `repeat` shows each of them so often in an epoch; `documents` is a
-    regular expression that ids of positives must match. `negatives` hard negatives a row come from `negatives_from`:
-    ``"bm25"``, ``"index"`` (weft's own index, with the model being trained), or ``"given"`` in the data.
+    `limit` takes that many rows (chosen by the seed), `repeat` shows each of them that often in an epoch; `documents`
+    is a regular expression that ids of positives must match. `negatives` hard negatives a row come from
+    `negatives_from`: ``"bm25"``, ``"index"`` (weft's own index, with the model being trained), or ``"given"`` in the
+    data.
     """
 
     path: str

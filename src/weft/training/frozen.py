@@ -1,4 +1,4 @@
-"""Frozen lower layers, computed once a text: what makes training bearable without a GPU.
+"""Frozen lower layers, computed once for each text, which makes training without a GPU feasible.
 
 When the first layers of a transformer are not trained, their output for a text never changes. `remember` keeps it in
 a folder (half precision, about 100 kB a passage), so that later epochs, other recipes and the teacher of a distillation
@@ -36,7 +36,7 @@ def freeze(transformer: nn.Module, layers: int) -> None:
         embeddings = getattr(transformer, "embeddings", None)
         for part in (*found[:layers], *([] if embeddings is None else [embeddings])):
             for module in part.modules():
-                if isinstance(module, nn.Dropout):  # what is frozen gives one answer a text
+                if isinstance(module, nn.Dropout):  # frozen layers give one answer for each text
                     module.p = 0.0
 
 
@@ -114,7 +114,7 @@ def check_rememberable(transformer: nn.Module) -> None:
 
 @contextmanager
 def remember(transformers: Sequence[nn.Module], layers: int, folder: str | Path, identity: str) -> Iterator[StateFile]:
-    """Let the frozen first layers of these encoders (the model's, the teacher's) be computed once a text.
+    """Compute the frozen first layers of these encoders (the model's, the teacher's) once for each text.
 
     Parameters
     ----------

@@ -2,9 +2,10 @@
 
 A batch of the paper, 256 queries of 64 tokens with 512 documents of 256, has two billion similarities: with the masks
 that `weft.alignment.evaluate` makes of them and their gradients, 77 GiB. But a query token counts with at most k_train
-document tokens. They are found some query tokens at a time; what is kept, and differentiated, are k_train numbers a
-query token. The gradient of a similarity q·d with respect to q is d and the other way round: two sparse products.
-Scores and gradients are those of `evaluate`, but for equal similarities, of which either takes some k_train.
+document tokens. They are found for some query tokens at a time, and only k_train numbers for each query token are kept
+and differentiated. The gradient of a similarity q·d is d with respect to q, and q with respect to d: two sparse
+products. Scores and gradients are those of `evaluate`, except among equal similarities, of which the two may take
+different ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.alignment import InBatchTokenRetrieval
 from weft.alignment.base import LEAST_Z
 
 AT_ONCE = 2**25
-"""Similarities in memory at one time: 128 MiB, and as much again for sorting out the best."""
+"""Similarities in memory at one time: 128 MiB, and as much again for finding the best."""
 
 
 class _Retrieved(torch.autograd.Function):
@@ -103,7 +104,7 @@ def score_in_batch(
 
 
 def memory(queries: int, n: int, documents: int, m: int, k: int, dim: int) -> int:
-    """Return about how many bytes `score_in_batch` needs for a whole batch, beside the vectors: forward and backward.
+    """Estimate the bytes that `score_in_batch` needs for a whole batch beside the vectors, forward and backward.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class Tokens(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What the teacher says of a batch."""
+    """What the teacher says about a batch."""
 
     scores: Tensor
     """(B, N)"""
@@ -67,11 +67,11 @@ class AlignmentLoss(nn.Module):
     distillation : float
         Weight of the imitation, between 0 and 1; the cross-entropy has the rest.
     token_distillation : float
-        Weight of imitating what each token of a query finds in each document with the teacher, beside all that: the
-        share of its variance that is not explained (`weft.training.token_distillation`). Needs a teacher.
+        Weight of a further loss: imitating what each query token finds in each document with the teacher, as the share
+        of its variance that is not explained (`weft.training.token_distillation`). Needs a teacher.
     mini_batch_size : int, optional
-        Embed this many texts at a time and keep no activations between them (GradCache): batches as large as wanted
-        at the price of a second forward pass. The gradients are the same.
+        Embed this many texts at a time and keep no activations between them (GradCache): batches of any size, for the
+        price of a second forward pass. The gradients are the same.
     gather_across_devices : bool
         Score against the documents of all devices.
 

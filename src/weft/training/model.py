@@ -1,4 +1,4 @@
-"""From a base encoder to a model to train: projection, scoring mask, salience heads.
+"""Build the model to train from a base encoder: projection, scoring mask, salience heads.
 
 The modules, in order: Transformer, MultiVectorMask (which tokens count), Salience (if asked for), Dense or
 WholeTextProjection, Normalize. Saliences come after the mask, so that budgets ⌈α·m⌉ count the tokens that are scored.
@@ -30,7 +30,7 @@ from weft.training.recipes import ModelSettings
 def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
     """Build the model of a recipe; `texts` are documents for the PCA.
 
-    A base that is a multi-vector checkpoint already keeps its projection and, unless the recipe names gates, its
+    A base that is already a multi-vector checkpoint keeps its projection and, unless the recipe names gates, its
     salience heads; gates make new heads.
     """
     folder = _folder(settings.base)

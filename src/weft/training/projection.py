@@ -1,4 +1,4 @@
-"""How the projection of a base's states to token vectors begins: at random, or at the directions that matter most."""
+"""Where the projection of a base's states to token vectors begins: at random, or at a PCA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.errors import DataError
 from weft.training.recipes import ModelSettings
 
 PCA_TEXTS = 3072
-"""How many texts the PCA looks at. From 256 of them the trained model was a quarter of a point worse on dev."""
+"""The PCA looks at this many texts. With 256 the trained model was a quarter of a point worse on dev."""
 
 CENTRE = 0.8
 """The share of the average subtracted from vectors that are projected with a bias (docs/notes/weft-small.md)."""
@@ -110,9 +110,9 @@ def with_whole_text(dense: Dense, transformer: Transformer, texts: Sequence[str]
 
 
 def begin_whole_text(projection: WholeTextProjection, means: Moments, seed: int = 0) -> None:
-    """Begin the vectors of whole texts at the centred PCA of means, with all the dimensions of both, turned at random.
+    """Begin the vectors of whole texts at the centred PCA of means, with the dimensions of both, rotated at random.
 
-    Turned, either part says as much as the other, and neither is like a token.
+    After the rotation both parts say equally much, and neither resembles a token.
     """
     most = PARTS * projection.out_features
     weight, bias = means.directions(min(most, projection.in_features), CENTRE)

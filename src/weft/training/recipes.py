@@ -33,7 +33,7 @@ from weft.training.tables import (
 
 
 def trainable(text: str, key: str) -> Alignment:
-    """Return an alignment to train with; refuse those that training has no use for."""
+    """Return an alignment to train with; refuse those that are not for training."""
     parsed = Alignment.parse(text)
     if isinstance(parsed, XTR):  # its k′ is of a corpus, and most of what it scores would be imputed
         raise invalid(key, "the recipe", "xtr-in-batch:k_train (xtr:k_prime is for searching a corpus)", text)
@@ -66,10 +66,10 @@ class ModelSettings:
     salience_weights: bool = True
     """Whether saliences weigh scores in use, or only tell which tokens may be left out. In training they weigh."""
     frozen_layers: int = 0
-    """How many of the first layers (and the embeddings) stay as they are."""
+    """This many of the first layers stay unchanged, and so do the embeddings."""
     dropout: float | None = None
     search: str = ""
-    """The alignment that an index of its vectors searches by; empty for the one it is trained with."""
+    """The default alignment of an index of its vectors; empty for the one it is trained with."""
 
     def __post_init__(self) -> None:
         if self.search:
@@ -132,7 +132,7 @@ class TrainingSettings:
     batch_size: int = 32
     learning_rate: float = 2e-5
     head_learning_rate: float | None = None
-    """For the projection and the salience heads, which begin further from where they end."""
+    """For the projection and the salience heads, which have further to go."""
     warmup: float = 0.1
     """Share of the steps over which the learning rate rises."""
     weight_decay: float = 0.01
@@ -140,12 +140,12 @@ class TrainingSettings:
     optimizer: str = "adamw_torch"
     precision: str = "fp32"
     max_document_length: int | None = None
-    """Cut documents shorter in training than the model will in use."""
+    """Cut documents to fewer tokens in training than in use."""
     gradient_accumulation: int = 1
     gather_across_devices: bool = False
     interpolation: float = 1.0
-    """How far to go from the weights at the start to the trained ones (WiSE-FT), meant to lose less on texts unlike
-    those trained on; 1 takes the trained weights."""
+    """How far to go from the initial weights to the trained ones (WiSE-FT), to lose less on texts unlike the training
+    data; 1 takes the trained weights."""
     seed: int = 17
     save_every: int = 100
     log_every: int = 10
@@ -192,7 +192,7 @@ class Recipe:
         return asdict(self)
 
     def without(self, names: Sequence[str]) -> Recipe:
-        """Return the recipe without some collections, for training that they are then judged on (leave-one-out)."""
+        """Return the recipe without some collections, on which the model is then judged (leave-one-out)."""
         return replace(self, data=leave_out(self.data, names))
 
 

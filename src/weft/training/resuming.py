@@ -1,4 +1,4 @@
-"""Going on from checkpoints: which recipe they are of, how far they got, and when they are refused."""
+"""Resuming from checkpoints: which recipe they belong to, how far they got, and when they are refused."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ RECIPE = "recipe.json"
 """The recipe, kept beside its checkpoints."""
 
 TRAINER_STATE = "trainer_state.json"
-"""The file of a checkpoint that says how far it got."""
+"""The file in a checkpoint that says how far it got."""
 
 MAY_CHANGE = ("steps", "interpolation", "log_every", "save_every", "remember_frozen")
-"""Keys of [training] that a run may be gone on with in another way."""
+"""Keys of [training] that may change when a run is resumed."""
 
 
 def steps_of(checkpoint: str | Path) -> int:
-    """Return how many steps a checkpoint has behind it."""
+    """Return the number of steps before a checkpoint."""
     steps: int = json.loads((Path(checkpoint) / TRAINER_STATE).read_text(encoding="utf-8"))["global_step"]
     return steps
 
@@ -34,7 +34,7 @@ def last_checkpoint(output: Path) -> str | None:
 
 
 def refuse_foreign(recipe: Recipe) -> None:
-    """Refuse to go on from checkpoints that are not this recipe's, or of more steps than it wants."""
+    """Refuse to go on from checkpoints of another recipe, or with more steps than this one wants."""
     output = Path(recipe.training.output)
     last = last_checkpoint(output)
     if last is None:

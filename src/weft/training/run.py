@@ -42,7 +42,7 @@ from weft.training.resuming import TRAINER_STATE, begin, refuse_foreign, steps_o
 logger = logging.getLogger(__name__)
 
 MINING_DEPTH = 30
-"""How many passages beyond those asked for a miner looks at, so that known relevant ones can be left out."""
+"""A miner looks at this many passages more than asked for, so that known relevant ones can be left out."""
 
 
 def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path:
@@ -165,7 +165,7 @@ def assemble(recipe: Recipe) -> Run:
 
 
 def check(recipe: Recipe) -> list[str]:
-    """Do everything that a run does before its first step, and the loss of one small batch; return a summary."""
+    """Do everything that comes before the first step, and compute the loss of one small batch; return a summary."""
     _arguments(recipe, {}, progress=False)
     refuse_foreign(recipe)
     run = assemble(recipe)
@@ -192,7 +192,7 @@ def check(recipe: Recipe) -> list[str]:
 
 
 def _memory(recipe: Recipe, k: int) -> str:
-    """Say how much memory the scores of a whole batch take; without retrieval it would be all similarities."""
+    """Say how much memory the scores of a whole batch take when tokens are retrieved in it."""
     queries, n = recipe.training.batch_size, recipe.model.query_length
     documents = queries * (1 + max(source.negatives for source in recipe.data))
     m = recipe.training.max_document_length or recipe.model.document_length
@@ -218,7 +218,7 @@ def prepare(
     *,
     progress: bool = True,
 ) -> dict[str, Dataset]:
-    """Mine what is to be mined and return one dataset of columns for each source."""
+    """Mine negatives where the recipe says so, and return one dataset of columns for each source."""
     made: dict[str, Dataset] = {}
     for source, rows, corpus in tqdm(sources, desc="mining", disable=None if progress else True, leave=False):
         if source.negatives and source.negatives_from in ("bm25", "index"):

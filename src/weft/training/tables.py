@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 class RecipeError(WeftError, ValueError):
-    """A recipe has an unknown key, a value of the wrong type, or values that do not go together."""
+    """A recipe has an unknown key, a value of the wrong type, or values that contradict each other."""
 
 
 def read_tables(

@@ -1,6 +1,6 @@
 """Checkpoints of other projects, one file a layout. Each becomes a sentence-transformers `MultiVectorEncoder`.
 
-Where sentence-transformers reads a layout rightly, it does the reading; the rest is built from its modules.
+If sentence-transformers reads a layout correctly, it does the reading; the rest is built from its modules.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def import_checkpoint(
             return LAYOUTS[layout].load(folder, options), layout
     except WeftError:
         raise
-    except Exception as error:  # whatever the libraries below make of a broken checkpoint
+    except Exception as error:  # the libraries may raise anything for a broken checkpoint
         raise CheckpointError(f"{name} ({layout} layout) could not be loaded: {first_line(error)}") from error

@@ -21,7 +21,7 @@ _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "s
 
 @dataclass(frozen=True)
 class Options:
-    """What `Encoder.load` was told about a checkpoint."""
+    """The parameters of `Encoder.load` for a checkpoint."""
 
     device: str | None = None
     projection: Any = None
@@ -85,7 +85,7 @@ def _open(path: Path, device: str) -> dict[str, torch.Tensor]:
 
 
 def check_whole(transformer: Any, folder: Path) -> None:
-    """Refuse a transformer some of whose weights the folder does not have: they would be random.
+    """Refuse a transformer with weights that the folder does not have: they would be random.
 
     A stored name may carry prefixes (``bert.``); tied weights are stored once; poolers are not used for token vectors.
     Without a vocabulary the tokenizer would silently be an empty one.
@@ -113,7 +113,7 @@ def check_whole(transformer: Any, folder: Path) -> None:
 
 @contextmanager
 def translated(folder: Path, texts: Mapping[str, str]) -> Iterator[Path]:
-    """Give a folder with the same files, but some small ones replaced or added: a layout in another layout's words."""
+    """Yield a folder with the same files, some small ones replaced or added: one layout written as another."""
     with TemporaryDirectory(prefix="weft-") as made:
         target = Path(made)
         for path in folder.iterdir():

@@ -1,7 +1,7 @@
 """Plain Hugging Face encoders (BERT, MPNet, T5 and mT5 encoders, ModernBERT, …) and single-vector models.
 
-Their token vectors are used as they are, or through a projection of the caller's. Pooling and the layers after it,
-which a single-vector model may have, are left out.
+Their token vectors are used as they are, or through a projection given by the caller. The pooling of a single-vector
+model, and the layers after it, are left out.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def late_interaction(transformer: Transformer, weight: torch.Tensor | None, opti
 
 
 def _backbone(folder: Path) -> Path:
-    """Return where the transformer lies: at the top, unless ``modules.json`` says elsewhere."""
+    """Return the folder of the transformer: the top, unless ``modules.json`` names another."""
     modules = read_modules(folder)
     return folder / str(modules[0].get("path", "")) if modules else folder
 

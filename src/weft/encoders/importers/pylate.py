@@ -34,7 +34,7 @@ def load(folder: Path, options: Options) -> MultiVectorEncoder:
         {**module, "type": _DENSE if module["type"] in _DENSE_NAMES else module["type"]}
         for module in read_modules(folder)
     ]
-    # PyLate says so since its version 3; before that nothing did, and the folder looks like a single-vector model.
+    # Since version 3 PyLate marks its folders; older ones look like single-vector models.
     config = {**read_json(folder / "config_sentence_transformers.json"), "model_type": "ColBERT"}
     texts = {"modules.json": json.dumps(modules), "config_sentence_transformers.json": json.dumps(config)}
     with translated(folder, texts) as readable:

@@ -22,7 +22,7 @@ def matches(folder: Path) -> bool:
 
 
 def load(folder: Path, options: Options) -> MultiVectorEncoder:
-    """Load as sentence-transformers does; our own modules, which it takes for foreign code, are put in here."""
+    """Load with sentence-transformers, except weft's own modules, which it takes for foreign code."""
     modules = read_modules(folder)
     others = [module for module in modules if module["type"] not in _OURS]
     with translated(folder, {"modules.json": json.dumps(others)}) as readable:

@@ -1,4 +1,4 @@
-"""T5-ColBERT as ``weft generative train`` writes it: a T5, of which the encoder counts, and a projection beside it.
+"""T5-ColBERT as ``weft generative train`` writes it: a T5, whose encoder is used, and a projection beside it.
 
 Texts are read as in training: the folder's own tokenizer, cut to its lengths, the end token after each.
 """
@@ -41,7 +41,7 @@ _LENGTHS = {"query_length": 64, "document_length": 256}
 
 
 def _tokenizer(folder: Path, length: int) -> Any:
-    # As it stands: AutoTokenizer would put T5's own normalisation in place of the folder's.
+    # Read directly: AutoTokenizer would replace the folder's normalisation by T5's.
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder, model_max_length=length)
     end = tokenizer.eos_token
     if tokenizer("a")["input_ids"][-1:] != [tokenizer.eos_token_id]:

@@ -1,4 +1,4 @@
-"""Where a static tower begins: the least squares solution for its table and its matrices, in a few passes."""
+"""Where a static tower begins: a least squares solution for its table and its matrices, in a few passes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.training.query_towers.students import Static
 from weft.training.query_towers.teacher import Taught
 
 PRIOR = 4.0
-"""Occurrences that a token's foretold vector counts as."""
+"""A token's predicted vector counts as this many occurrences."""
 RIDGE = 1e-3
 RARE = 1e-4
 """Share of all tokens at which a token weighs half as much in a text's mean as one that is hardly ever seen."""
@@ -26,11 +26,11 @@ Parts = Callable[[], Iterable[Taught]]
 
 @torch.no_grad()
 def least_squares(parts: Parts, words: NDArray[np.float32], dim: int) -> Static:
-    """Return the static tower whose vectors are nearest to the taught ones, but for their norms.
+    """Return the static tower whose vectors are nearest to the taught ones, up to their norms.
 
-    The table is each token's mean vector; a ridge regression from the model's embeddings `words` (V, width) foretells
-    those of tokens that are rare. Then the neighbours' matrix explains the rest, the table what that leaves, and the
-    matrix the rest again.
+    The table has each token's mean vector; a ridge regression from the model's embeddings `words` (V, width) predicts
+    those of rare tokens. Then the neighbours' matrix is fitted to the rest, the table to what that leaves, and the
+    matrix again.
     """
     student = Static(len(words), dim)
     nn.init.zeros_(student.neighbours.weight)

@@ -22,7 +22,7 @@ class TowerSettings:
     model: str = "weft-small"
     """The light model whose vectors are learnt: a folder or a name."""
     name: str = ""
-    """What to call the tower; by default the model's name and the kind."""
+    """The tower's name; by default the model's name and the kind."""
     layers: str = "0 5 11"
     """Fast: the numbers of the model's layers to begin with."""
     intermediate: int = 768
@@ -53,14 +53,14 @@ class TowerTraining:
     passes: float = 4.0
     """How often to go through the texts; 0 for a static tower that stays at the least squares solution."""
     texts: int = 0
-    """Learn from so many of the texts (0: all)."""
+    """Learn from this many of the texts (0: all)."""
     tokens: int = 2048
-    """Tokens of a step, about."""
+    """About how many tokens a step has."""
     learning_rate: float = 3e-4
     warmup: int = 50
     """Steps over which the learning rate rises."""
     decay: float = 0.4
-    """The last part of the way, over which it falls to nothing."""
+    """The last part of the steps, over which it falls to 0."""
     weight_decay: float = 0.01
     text_weight: float = 1.0
     """Weight of the agreement of scores, beside 1 − cosine of the tokens."""
@@ -98,7 +98,7 @@ class TowerRecipe:
             raise RecipeError("a recipe needs at least one [[data]] table")
 
     def without(self, names: Sequence[str]) -> TowerRecipe:
-        """Return the recipe without some collections, for towers that they are then judged on (leave-one-out)."""
+        """Return the recipe without some collections, on which the tower is then judged (leave-one-out)."""
         return replace(self, data=leave_out(self.data, names))
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class TowerRecipe:
 
 
 def is_tower_recipe(tables: Mapping[str, Any]) -> bool:
-    """Whether a recipe is of a query tower."""
+    """Whether a recipe is for a query tower."""
     return "tower" in tables
 
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 RECIPE = "recipe.json"
 MAY_CHANGE = ("passes", "texts", "taught")
-"""Keys of [training] that a run may be gone on with in another way."""
+"""Keys of [training] that may change when a run is resumed."""
 
 
 def train_tower(recipe: TowerRecipe, *, resume: bool = True) -> Path:
@@ -45,7 +45,7 @@ def train_tower(recipe: TowerRecipe, *, resume: bool = True) -> Path:
 
 
 def check_tower(recipe: TowerRecipe) -> list[str]:
-    """Do everything that a run does before it encodes its first text; return a summary."""
+    """Do everything that comes before the first text is encoded; return a summary."""
     encoder, texts = prepare(recipe)
     taken = min(recipe.training.texts or len(texts), len(texts))
     return [

@@ -119,7 +119,7 @@ class Layered(nn.Module):
 
 
 class Static(nn.Module):
-    """A table of token vectors; a token's neighbours and the text's weighted mean add to it what is linear in them.
+    """A table of token vectors, plus linear functions of a token's neighbours and of the text's weighted mean.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""What a model says about short texts: the vectors that its query towers learn to give.
+"""The vectors of short texts by a model, which its query towers learn to give.
 
-Texts are encoded in parts, each kept as a file of its own: an interrupted run goes on where it was, and a folder serves
+Texts are encoded in parts, each kept as a file: an interrupted run goes on where it stopped, and one folder serves
 every tower of the same model and texts.
 """
 
@@ -23,7 +23,7 @@ from weft.encoders.tokenizing import Reader
 PART = 4096
 """Texts of a part."""
 AT_ONCE = 1024
-"""Tokens that the model is given at once, at most."""
+"""The model gets at most this many tokens at once."""
 
 
 @dataclass(frozen=True, eq=False)

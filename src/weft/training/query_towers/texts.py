@@ -1,4 +1,4 @@
-"""Short texts like queries, out of collections: their training queries, titles, sentences, spans, keywords, questions.
+"""Short texts like queries, from collections: their training queries, titles, sentences, spans, keywords, questions.
 
 A query tower learns to give a model's own vectors, so it needs texts and no judgements.
 """
@@ -16,13 +16,13 @@ from weft.errors import DataError, invalid
 from weft.sources.beir import objects, read_corpus, read_qrels, read_queries
 
 KINDS = ("queries", "titles", "sentences", "spans", "keywords", "questions", "passages")
-"""What texts are made of a collection; all but the queries are of its documents."""
+"""The kinds of texts made from a collection; all but the queries come from its documents."""
 
 SHARES = {"titles": 0.08, "sentences": 0.2, "spans": 0.3, "keywords": 0.2, "questions": 0.215, "passages": 0.005}
-"""How many texts of each kind there are, where a collection has enough."""
+"""The shares of the kinds, if a collection has enough of each."""
 
 LONGEST = 200
-"""Characters of a text, passages apart: most queries are short, and long texts cost most to learn from."""
+"""The maximum number of characters of a text that is no passage: most queries are short, and long texts cost most."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"(])")
 _WORD = re.compile(r"[^\s,;:()\[\]\"]+")
@@ -47,8 +47,8 @@ class TextSource:
 
     `path` is a BEIR folder, or a file of JSON lines with ``query`` and ``positive``. `documents` is a regular
     expression that the ids of documents must match (and of the documents that training queries are judged for);
-    `split` names the judgements whose queries may be used, "" for none. `queries` are taken at most, and `limit` texts
-    are made of the documents.
+    `split` names the judgements whose queries may be used, "" for none. At most `queries` queries are taken, and
+    `limit` texts are made from the documents.
     """
 
     path: str
@@ -132,7 +132,7 @@ def _sentence(text: str, chance: random.Random) -> str:
 
 
 def _span(text: str, chance: random.Random, least: int = 2, most: int = 10) -> str:
-    """Return a run of words that neither begins nor ends with a common one, as noun phrases do."""
+    """Return a run of words that, like a noun phrase, neither begins nor ends with a common word."""
     words = text.split()
     if len(words) < least:
         return ""

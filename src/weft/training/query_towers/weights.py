@@ -1,4 +1,4 @@
-"""The weights of a light model, read off its graph by the names that they had in torch."""
+"""The weights of a light model, read from its graph by the names that they had in torch."""
 
 from __future__ import annotations
 
