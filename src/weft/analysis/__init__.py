@@ -1,1 +1,1 @@
-"""The papers' experiments as commands: measured, drawn, and written into a folder with a report."""
+"""The papers' experiments as commands, each with tables, plots and a report in a folder."""

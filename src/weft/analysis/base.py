@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NeedsError(WeftError):
-    """An experiment cannot be made of what it was given; the message says what to give."""
+    """An experiment cannot be made from what it was given; the message says what it needs."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Outcome:
     findings: list[str] = field(default_factory=list)
     """Sentences made of the numbers."""
     notes: list[str] = field(default_factory=list)
-    """What limits them."""
+    """The limits of what was found."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Experiment(ABC):
     reproduces: ClassVar[str]
     """Which tables and figures of which paper."""
     paper: ClassVar[str]
-    """What the paper found, in our words."""
+    """What the paper found, in short."""
     trains: ClassVar[bool] = False
     """Whether it compares models that were trained differently, and trains them if none are given."""
     quick: ClassVar[dict[str, Any]] = {}

@@ -5,8 +5,7 @@ same unit for all, as in XTR's table 1, though bytes are many times cheaper.
 
 The engine has no counters of its own (they would cost time in its inner loops). `SearchCounter` walks the same cells,
 centroids and lists in Python and counts what they hold. It ranks cells and centroids by floats where the engine ranks
-them by bytes, so ties that rounding makes are not counted twice: the counts are lower than the truth by a few per cent
-at the most.
+them by bytes, so it misses ties that rounding makes: the counts are too low by at most a few per cent.
 """
 
 from __future__ import annotations
@@ -150,9 +149,9 @@ class SearchCounter:
         return counts
 
     def count_last(self, query: NDArray[np.float32], k_prime: int) -> int:
-        """Return what XTR takes besides: telling the k′-th similarity of each query token, by `weft.search.tokens`.
+        """Return what XTR takes in addition: finding the k′-th similarity of each query token (`weft.search.tokens`).
 
-        Where a sample tells it, that is laid out by cells, as it is from the third query on; else all is scanned.
+        If a sample is used, it is laid out by cells, as it is from the third query on; otherwise everything is scanned.
         """
         segment, n = self.segment, len(query)
         rotated = segment.rotate(query)
@@ -166,7 +165,7 @@ class SearchCounter:
         return 2 * n * len(self._cells) * dim + (2 * dim + 1) * int(sampled[nearest].sum())
 
     def _nearness(self, rotated: NDArray[np.float32]) -> NDArray[np.float32]:
-        """How near each cell is to each query token, (n, cells), wide ones nearer."""
+        """The similarity of each cell to each query token, (n, cells), with a bonus for wide cells."""
         lift = SPREAD * np.linalg.norm(rotated, axis=1, keepdims=True) * self._spread
         near: NDArray[np.float32] = rotated @ self._cells.T + lift
         return near

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from weft.evaluation.significance import Interval, bootstrap, macro_average
 
 RESAMPLES = 2000
-"""An experiment draws thousands of intervals: so many leave their bounds right to some hundredths of their width."""
+"""Resamples of an interval. An experiment computes thousands of intervals; with these, bounds are right to some
+hundredths of the width."""
 
 __all__ = ["Interval", "curve", "difference", "estimate", "macro"]
 

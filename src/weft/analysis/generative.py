@@ -81,7 +81,8 @@ class Workshop:
     Parameters
     ----------
     lab : Lab
-        Its recipe (``--recipe``) says what to train with and on; its models, if they are such, are taken as they are.
+        Its recipe (``--recipe``) says what to train with and on; its generative models, if it has any, are used as they
+        are.
     seeds : sequence of int
         One model for each.
     """
@@ -228,12 +229,12 @@ class Workshop:
             tables["training"]["output"] = str(output)
             with quiet():  # goes on from its last checkpoint, if it was interrupted
                 train(build_recipe(tables), progress=False, **self._options(kind))
-            (output / CHECKPOINT).unlink(missing_ok=True)  # three times the model, and done with
+            (output / CHECKPOINT).unlink(missing_ok=True)  # three times the size of the model, and no longer needed
             done.touch()
         return output / "model"
 
     def _form(self, kind: Kind) -> list[Any]:
-        """What a multi-vector model has beside the recipe: its alignment, and the tokens of a document it reads."""
+        """What a multi-vector model adds to the recipe: its alignment, and how many tokens of a document it reads."""
         return [kind.alignment, self.document_length] if kind.alignment else []
 
     @property
@@ -303,7 +304,7 @@ def _write_demo(folder: Path) -> Path:
 
 
 def _key_of(folder: Path) -> str:
-    """Tell the kind of a model by what it keeps beside its weights."""
+    """Tell the kind of a model from its settings."""
     from weft.generative.model import read_settings
 
     found = read_settings(folder)

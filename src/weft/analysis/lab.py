@@ -1,4 +1,4 @@
-"""The place where experiments are made: models, pools, encodings, each loaded or computed once."""
+"""What experiments share: models, pools and encodings, each loaded or computed once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from weft.evaluation.suites import suite
 from weft.sources.beir import DEMO, Collection
 
 HELD = 2 << 30
-"""Encoded pools are held in memory up to this many bytes, the last one always."""
+"""Encoded pools are held in memory up to this many bytes; the last one always is."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What experiments are made of; the command line's options."""
+    """The options of the command line."""
 
     work: Path
     """Where encodings and trained models are kept."""
@@ -104,7 +104,7 @@ class Model:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Look up what the encoder gives for a text, if it is a frozen one that others share; else compute it."""
+        """Look up the states of a text if the encoder is a frozen one that others share; else compute them."""
         frozen = self.recipe.get("model", {}).get("frozen_layers", 0)
         backend: Any = self.encoder.backend
         if self.states is None or not frozen or backend.kind != "torch":
@@ -150,7 +150,7 @@ class Lab:
 
     @property
     def given(self) -> bool:
-        """Whether the models to compare were given: not in the quick form, which trains its own beside them."""
+        """Whether the models to compare were given; not in the quick form, which trains its own."""
         return bool(self.options.models) and not self.options.quick
 
     @cached_property
@@ -214,7 +214,7 @@ class Lab:
 
     def run(self, pool: Pool, scores: NDArray[np.floating[Any]], depth: int = 100) -> dict[str, dict[str, float]]:
         """Turn scores (queries, documents) into a run; −∞ stands for documents that were not found."""
-        if pool.name in self._own:  # a query that is a document of the collection never is its own answer
+        if pool.name in self._own:  # a query that is a document of the collection is never its own answer
             scores = scores.copy()
             place = {name: i for i, name in enumerate(pool.documents)}
             for row, query in enumerate(pool.queries):

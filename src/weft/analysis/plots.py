@@ -1,4 +1,4 @@
-"""One look for all plots: labelled axes, colours that everyone can tell apart, intervals wherever there are any.
+"""One style for all plots: labelled axes, colours that everyone can tell apart, and intervals if there are any.
 
 Figures are matplotlib's own, made without pyplot, so that nothing is global and no window is ever opened. The colours
 are those of Okabe and Ito; lines differ in their markers and strokes too, so that a print in grey can be read.
@@ -102,7 +102,7 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
             named.setdefault(label, handle)
     if not named:
         return
-    if len(axes) == 1 and len(named) <= 3 and not axes[0].patches:  # bars leave no room
+    if len(axes) == 1 and len(named) <= 3 and not axes[0].patches:  # bars leave no space
         axes[0].legend(loc="best")
         return
     room = figure.get_figwidth() * 14  # characters that fit beside each other, about
@@ -181,7 +181,7 @@ def bars(
         place = at + (number - (len(series) - 1) / 2) * width
         known = [(p, e) for p, e in zip(place, estimates, strict=True) if e is not None]
         values = [e.value for _, e in known]
-        # Of a mean at the edge of what is possible a bound may lie on its wrong side by rounding alone.
+        # At the edge of the possible values, rounding can put a bound on the wrong side of the mean.
         reach = [[max(e.value - e.low, 0) for _, e in known], [max(e.high - e.value, 0) for _, e in known]]
         axes.bar(
             [p for p, _ in known],

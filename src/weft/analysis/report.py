@@ -1,4 +1,4 @@
-"""An experiment on disk: tables, plots, the settings, and one page that shows it all and needs nothing else."""
+"""An experiment on disk: tables, plots, settings, and a self-contained page that shows all of it."""
 
 from __future__ import annotations
 

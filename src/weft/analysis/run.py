@@ -36,7 +36,7 @@ def run(experiment: Experiment, lab: Lab, output: Path, *, command: str = "") ->
 
 
 def run_all(options: Options, output: Path, *, command: str = "") -> list[tuple[type[Experiment], Path | None, str]]:
-    """Make all experiments over one lab, and a page of links; what cannot be made of what is given is left out."""
+    """Make all experiments over one lab, and a page of links; leave out those that lack something."""
     lab = Lab(options)
     done: list[tuple[type[Experiment], Path | None, str]] = []
     for kind in EXPERIMENTS.values():
@@ -51,7 +51,7 @@ def run_all(options: Options, output: Path, *, command: str = "") -> list[tuple[
 
 
 def describe(experiment: Experiment, lab: Lab, command: str) -> dict[str, Any]:
-    """Return everything that another run would need to come out the same."""
+    """Return everything that is needed to repeat a run."""
     options = lab.options
     return {
         "experiment": experiment.name,

@@ -1,4 +1,4 @@
-"""Models that differ in one thing: given ones, or trained here by a recipe with that one thing changed.
+"""Models that differ in one setting: given ones, or trained here by a recipe with that setting changed.
 
 In the quick form they are tiny: two random layers over a vocabulary of the demo collection, trained for some seconds on
 half of its queries and measured on the other half.
@@ -74,7 +74,7 @@ def train_variants(lab: Lab, variants: Mapping[str, Mapping[str, Any]], needs: s
     variants : {name: {"table.key": value}}
         What each one changes in the recipe.
     needs : str
-        What to tell whoever gave neither models nor a recipe: "models trained with …".
+        What the error asks for if there are neither models nor a recipe: "models trained with …".
     """
     if lab.options.recipe is None and not lab.options.quick:
         raise NeedsError(
@@ -95,7 +95,7 @@ def _trained(lab: Lab, name: str, changes: Mapping[str, Any]) -> Model:
     else:
         recipe = tiny_recipe(lab.options.work / "tiny", dict(changes) | steps)
     remembers = bool(recipe.training.remember_frozen)
-    recipe = replace(recipe, training=replace(recipe.training, output="", remember_frozen=""))  # places say nothing
+    recipe = replace(recipe, training=replace(recipe.training, output="", remember_frozen=""))  # paths do not matter
     output = lab.options.work / "trained" / digest(recipe.as_dict())  # whatever it is called
     if not (output / "model").is_dir():
         logger.info("training %s", name)
@@ -103,7 +103,7 @@ def _trained(lab: Lab, name: str, changes: Mapping[str, Any]) -> Model:
         training = replace(recipe.training, output=str(output), remember_frozen=frozen)
         model = replace(recipe.model, base=_begun(lab, recipe)) if remembers else recipe.model
         _train(replace(recipe, model=model, training=training), lab.options.threads)
-        shutil.rmtree(output / "checkpoints", ignore_errors=True)  # as large as the model, and done with
+        shutil.rmtree(output / "checkpoints", ignore_errors=True)  # as large as the model, and no longer needed
     return Model(name, str(output / "model"), lab.options.length, lab.options.work / "frozen" if remembers else None)
 
 

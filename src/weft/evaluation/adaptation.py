@@ -2,19 +2,19 @@
 
 The vectors of an index stay as they are; the alignment is chosen by nDCG@10 on a few judged queries, over documents
 that are already retrieved. The paper takes the best one on its examples. With eight of them that is often chance, and
-where the alignment in use is already right the paper's own table shows what chance costs (NQ −3.2, FiQA −3.6 points of
-nDCG@10). So here the alignment in use stays unless the examples are evidence enough against it.
+where the alignment in use is already right, the paper's own table shows what chance costs (NQ −3.2, FiQA −3.6 points of
+nDCG@10). So here the alignment in use stays unless the examples are strong evidence against it.
 
-nDCG@10 is a coarse witness: on most of eight queries the ten best documents do not change places at all. What is
-weighed is therefore finer, how far up the relevant documents stand when ranks are blurred (`blurred_gain`). A
-difference of 1 says that they stand twice as high.
+nDCG@10 is a coarse measure: for most of eight queries the ten best documents do not change places. So the evidence is a
+finer one: how high the relevant documents rank when ranks are blurred (`blurred_gain`). A difference of 1 means that
+they rank twice as high.
 
-The weighing. An alternative's advantage is the mean over all queries to come of its difference d; the examples are a
-sample of d. Before them, no advantage has the weight of `Prior.examples` examples, and a standard deviation of d of
-`Prior.spread` that of `Prior.of_spread`: the normal-inverse-gamma prior. The posterior of the advantage is then
-Student's t, and the *certainty* of an alternative is the share of it above 0. Of those with enough certainty, and with
-enough examples for them, the one with the best nDCG@10 on the examples is taken. Few examples, or examples that
-disagree, leave everything as it is; many that agree outweigh the prior.
+An alternative's advantage is the mean of its difference d over all queries to come; the examples are a sample of d. The
+normal-inverse-gamma prior says that there is no advantage, with the weight of `Prior.examples` examples, and that d has
+the standard deviation `Prior.spread`, with the weight of `Prior.of_spread`. The posterior of the advantage is Student's
+t, and the *certainty* of an alternative is the share of it above 0. Of the alternatives with enough certainty, which
+more examples improve than worsen, the one with the best nDCG@10 on the examples is taken. Few examples, or examples
+that disagree, change nothing; many that agree outweigh the prior.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ ALIGNMENTS = (
 """The paper's k ∈ {1, 2, 4, 6, 8} and p ∈ {0.5, 1, 1.5, 2 %}, and XTR's scoring. Without saliences k = 1 ranks as the
 sum of max does; see `alignments_to_compare`."""
 CERTAINTY = 0.95
-"""So sure must one be that an alternative is better."""
+"""The certainty that an alternative must reach."""
 AGREEMENT = 0.7
-"""So sure must one be that nDCG@10 rises for more queries than it falls for: a mean of one example is no evidence."""
+"""The required certainty that nDCG@10 rises for more queries than it falls for: one outlier must not decide."""
 FOLD = 8
 BLUR = 0.3
-"""Ranks are blurred as if scores had noise of this much of their standard deviation."""
+"""Ranks are blurred as if scores had noise of this share of their standard deviation."""
 BLURRED = 20
 """The number of best documents that are looked at."""
 
@@ -54,7 +54,7 @@ BLURRED = 20
 def alignments_to_compare(salience: bool) -> tuple[str, ...]:
     """Return the paper's alignments for a model with or without saliences that weigh.
 
-    With them top-k:1, whose Z is the saliences of the pairs, ranks otherwise than the sum of max, whose Z is 1.
+    With them top-k:1, whose Z is the saliences of the pairs, ranks differently from the sum of max, whose Z is 1.
 
     Examples
     --------
@@ -66,12 +66,12 @@ def alignments_to_compare(salience: bool) -> tuple[str, ...]:
 
 
 class Prior(NamedTuple):
-    """What is thought before any example."""
+    """What is assumed before any example."""
 
     examples: float = 2.0
     """The weight of the prior that there is no advantage, in examples."""
     spread: float = 0.25
-    """The differences between two alignments scatter so much over queries."""
+    """The standard deviation over queries of the difference between two alignments."""
     of_spread: float = 4.0
     """The weight of that prior, in examples."""
 
@@ -89,12 +89,12 @@ class Option:
     gain: float
     """Expected gain in nDCG@10 over the alignment in use on queries to come: the mean difference, shrunk."""
     certainty: float
-    """How sure it is to be better at all, 0 … 1; 0.5 where nothing is known."""
+    """How certain it is to be better at all, 0 … 1; 0.5 if nothing is known."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What `choose` made of some examples."""
+    """What `choose` concluded from some examples."""
 
     alignment: str
     """The one to use from now on."""
@@ -160,13 +160,13 @@ class Evidence:
     ndcg: Values
     """nDCG@10."""
     blurred: Values
-    """`blurred_gain`: what certainty is made of."""
+    """`blurred_gain`: what certainty is computed from."""
 
     @classmethod
     def of(cls, runs: Mapping[str, Run], qrels: Qrels) -> Evidence:
         """Measure the runs of each alignment, {alignment: run}."""
         ndcg = {name: evaluate(run, qrels, [MEASURE]).values(MEASURE) for name, run in runs.items()}
-        # Who finds fewer documents must not gain by it: what is not found stands behind as many for all.
+        # An alignment must not gain by finding fewer documents: those not found rank behind equally many for all.
         most = {query: max(len(run.get(query, {})) for run in runs.values()) for query in qrels}
         blurred = {
             name: np.array([blurred_gain(run.get(query, {}), grades, most[query]) for query, grades in qrels.items()])
@@ -181,10 +181,10 @@ Rule: TypeAlias = Callable[[Evidence, str], "Choice"]
 def blurred_gain(documents: Mapping[str, float], grades: Mapping[str, int], ranked: int = 0) -> float:
     """Return log₂ Σ g / r over the relevant documents of a query, g their grades and r their blurred ranks.
 
-    What is not among the documents stands behind all of them, and behind at least `ranked` documents.
+    A relevant document that was not found ranks behind all of them, and behind at least `ranked` documents.
 
     A blurred rank counts 1 for the document itself and σ((s′ − s) / 0.3 σ_s) for each other one, σ_s the standard
-    deviation of the best 20 scores: a document that is almost overtaken counts as half overtaken. It moves with every
+    deviation of the best 20 scores: a document with almost the same score counts half. It moves with every
     score, whereas a rank moves only when two documents change places. With one relevant document this is −log₂ r.
 
     Examples
@@ -219,7 +219,7 @@ def choose(examples: Evidence | Values, current: str, *, certainty: float = CERT
     current : str
         The alignment in use, which stays unless the evidence is strong.
     certainty : float
-        How sure one must be of an advantage. 0.5 takes whatever looks better at all.
+        How certain an advantage must be. 0.5 takes anything that looks better.
     prior : Prior
 
     Examples
@@ -251,7 +251,7 @@ def choose(examples: Evidence | Values, current: str, *, certainty: float = CERT
 
 
 def best_on_examples(examples: Evidence | Values, current: str) -> Choice:
-    """Choose as the paper does: what scores best on the examples; of equals the alignment in use, then the first."""
+    """Choose as the paper does: what scores best on the examples; among equals the alignment in use, then the first."""
     ndcg, _ = _arrays(examples, current)
     options = tuple(
         Option(name, float(values.mean()), float((values - ndcg[current]).mean()), 0.5) for name, values in ndcg.items()
@@ -263,7 +263,7 @@ def best_on_examples(examples: Evidence | Values, current: str) -> Choice:
 
 
 def _agreed(d: NDArray[np.float64]) -> bool:
-    """Whether a change raises more queries than it lowers: how many of each, before them all shares alike."""
+    """The certainty that a change raises more queries than it lowers, with a uniform prior on the share."""
     risen, fallen = int((d > 1e-12).sum()), int((d < -1e-12).sum())
     return float(_special().betainc(1 + fallen, 1 + risen, 0.5)) >= AGREEMENT
 
@@ -326,7 +326,7 @@ class Folds:
     gains: tuple[float, ...]
     """What the choice adds to the alignment in use there."""
     by_query: NDArray[np.float64]
-    """(queries,): what the folds that a query is not in add to it, their mean. A bootstrap over queries takes these."""
+    """(queries,): the mean gain of each query over the folds that it is not in; for a bootstrap over queries."""
 
     @property
     def gain(self) -> float:
@@ -352,12 +352,12 @@ def fold_protocol(
     current : str
         The alignment in use.
     size : int
-        Examples of a fold. Queries that make no full fold only measure.
+        Examples of a fold. Queries left over from full folds only measure.
     rule : function
         `choose`, or `best_on_examples` for the paper's own.
     divisions : int
-        The paper divides the queries once. One division of a hundred queries has twelve folds, whose mean is much a
-        matter of chance: several divisions, each in another order, tell the expected gain more exactly.
+        The paper divides the queries once. A division of a hundred queries has only twelve folds; the mean over several
+        divisions, each in another order, estimates the expected gain more exactly.
     seed : int
         Of the order in which queries are dealt out; those of further divisions are the next ones.
 

@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[^\W_]+[\u0300-\u036f]*(?:[^\W_]|[\u0300-\u036f])*|[^\w\s]
 
 
 def tokens(text: str) -> list[str]:
-    """Cut a text as answers are compared.
+    """Cut a text into tokens, as answers are compared.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def judge(
 
 
 def read_answers(folder: str | Path) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Read what queries.jsonl may have beside the texts: ``answers`` (or ``answer``), ``group`` (or ``relation``)."""
+    """Read optional fields of queries.jsonl: ``answers`` (or ``answer``), and ``group`` (or ``relation``)."""
     answers: dict[str, list[str]] = {}
     groups: dict[str, str] = {}
     for row in objects(Path(folder) / "queries.jsonl"):

@@ -30,7 +30,7 @@ IN_MEMORY = 20_000
 _AT_ONCE = 1024
 
 Candidates: TypeAlias = Mapping[str, Sequence[str]]
-"""Documents of each query that alone are ranked."""
+"""The documents of each query to rank; no others are."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def late_interaction(
 
 @dataclass(eq=False)
 class LateInteraction:
-    """A model whose alignments are rows: texts are encoded once for all of them.
+    """A model with a row for each alignment; texts are encoded once for all of them.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class LateInteraction:
 def candidates_with_gold(pool: Pool, depth: int = DEPTH) -> dict[str, list[str]]:
     """Return BM25's best `depth` documents of each query together with its relevant ones (GR as MVDR §6.3).
 
-    The setting takes what a system would find out of the comparison: all rank the same candidates.
+    All systems rank the same candidates, so what they would find plays no part in the comparison.
     """
     found = {}
     for query in pool.queries:
@@ -207,7 +207,7 @@ def _best(documents: Mapping[str, float], depth: int) -> dict[str, float]:
 
 
 def slug(text: str) -> str:
-    """Return a name that any file system takes.
+    """Return a name that is valid on any file system.
 
     Examples
     --------

@@ -184,7 +184,7 @@ def measure_all(
 
 
 def judgements(task: Task, pool: Pool, run: Run, depth: int) -> Qrels:
-    """Return what a run is judged by: the pool's judgements, or the answers found in its own passages."""
+    """Return the judgements for a run: the pool's, or those made from the answers in its own passages."""
     if not task.answers:
         return pool.qrels
     answers = {query: task.answers[query] for query in pool.queries if query in task.answers}

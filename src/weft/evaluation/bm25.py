@@ -38,7 +38,7 @@ class BM25:
             import Stemmer
         except ImportError:
             raise missing_extra("bm25s", extra, "BM25") from None
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG and tells of every index
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # its logger is set to DEBUG and reports every index
         self.ids = list(corpus)
         self._stemmer = Stemmer.Stemmer("english")
         self._retriever = bm25s.BM25(k1=K1, b=B)
@@ -50,7 +50,7 @@ class BM25:
                 self._empty = False
 
     def search(self, queries: Sequence[str], depth: int) -> list[Ranking]:
-        """Return for each query its best `depth` documents, those with no word of it included while there is room."""
+        """Return the best `depth` documents for each query, filled up with documents that have none of its words."""
         if self._empty or not queries:
             return [Ranking([], np.zeros(0, np.float32)) for _ in queries]
         depth = min(depth, len(self.ids))

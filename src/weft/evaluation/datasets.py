@@ -20,7 +20,7 @@ _OTHER_SPLITS = ("train", "dev", "valid", "validation")
 
 @dataclass(frozen=True)
 class Task:
-    """A collection with what else there is to know for measuring on it."""
+    """A collection, with everything else that is needed to measure on it."""
 
     collection: Collection
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Dataset:
     drop_own: bool = False
     """See `Task`."""
     n_queries: int = 0
-    """How many queries it has; another number is another set of questions. 0 if it does not matter."""
+    """How many queries it must have, since a different number is a different set; 0 for any."""
 
     def load(self, data: Path | None = None) -> Task:
         """Read it."""
@@ -114,7 +114,7 @@ def folders(data: Path) -> list[Dataset]:
 
 
 def find(reference: str, split: str = "test", data: Path | None = None) -> Dataset:
-    """Tell what a reference means: a folder in BEIR's layout, or an `ir_datasets` id.
+    """Resolve a reference: a folder in BEIR's layout, or an `ir_datasets` id.
 
     ``folder:split`` names a split; a name may also be that of a collection below the folder of collections.
     """
@@ -142,7 +142,7 @@ def read_folder(folder: Path, split: str = "test") -> Task:
 
 
 def from_ir_datasets(name: str) -> Task:
-    """Read a dataset of `ir_datasets`, which downloads it if it has to.
+    """Read a dataset of `ir_datasets`, which downloads it if necessary.
 
     Documents are the text that `ir_datasets` says is a document's own (title and body), judgements those of its qrels.
     """

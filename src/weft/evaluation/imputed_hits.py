@@ -1,7 +1,7 @@
 """XTR inference (eq. 3-4) over a pool: candidates and their scores from retrieved tokens alone.
 
-The definition is `weft.alignment.XTR`; this is the same sum over flat arrays of hits, whose size is n·k′ however large
-the corpus is.
+The definition is `weft.alignment.XTR`; this is the same sum over flat arrays of hits, of size n·k′ for any size of
+corpus.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Imputed:
     counted: NDArray[np.bool_]
     """(N, n) False where nothing was retrieved and nothing is imputed."""
     imputed: NDArray[np.bool_]
-    """(N, n) True where m_i stands in."""
+    """(N, n) True where m_i is imputed."""
     z: NDArray[np.float32]
     """(N,)"""
 

@@ -20,12 +20,12 @@ from weft.storage.families import PASSAGE_MARK, family, parent_of
 from weft.types import TokenVectors
 
 CANDIDATES = 100
-"""Documents of each query that are ranked anew: as many as a search refines under an alignment."""
+"""This many documents of each query are ranked again: as many as a search refines under an alignment."""
 _AT_ONCE = 64
 
 
 class Parents:
-    """Whole documents in place of the passages that they were split into: judgements are of documents."""
+    """Whole documents in place of their passages, since judgements are of documents."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -68,7 +68,7 @@ def search_index(
     depth: int = 100,
     **options: Any,
 ) -> dict[str, dict[str, float]]:
-    """Search for every query and return the run, of documents: passages count for what they were split from.
+    """Search for every query and return a run of documents: passages count for the document they were split from.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def score_examples(
     candidates: int = CANDIDATES,
     threads: int = 1,
 ) -> Evidence:
-    """Measure judged queries under each alignment, over candidates that are retrieved once (ALIGNER §3.1).
+    """Measure judged queries under each alignment, on candidates that are retrieved once (ALIGNER §3.1).
 
     The candidates are the best documents under the index's own alignment; the others rank them anew from the stored
     vectors. No document is encoded.

@@ -23,7 +23,7 @@ from weft.errors import DataError, invalid, missing_extra
 from weft.evaluation.runs import Qrels, Run, check_run, ranked
 
 MEASURES = ("nDCG@10", "MRR@10", "Recall@100", "Success@5")
-"""What is measured if nobody says."""
+"""The default measures."""
 _TOP = re.compile(r"^(?:top|accuracy|acc)[-@](\d+)$", re.IGNORECASE)
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def evaluate(run: Run, qrels: Qrels, measures: Iterable[str] = MEASURES) -> Scor
 def _calculate(measures: list[Any], qrels: Qrels, run: Run) -> Iterable[Any]:
     import ir_measures
 
-    # Libraries break ties each in its own way: what they see has none.
+    # Libraries break ties in different ways, so they get scores without ties.
     strict = {
         query: {name: float(-rank) for rank, name in enumerate(ranked(documents))}
         for query, documents in run.items()

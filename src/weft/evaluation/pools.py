@@ -1,4 +1,4 @@
-"""Pools: a collection cut to what a small machine can encode, the same cut for every system, encoded once.
+"""Pools: collections cut to what a small machine can encode. The cut is the same for every system and encoded once.
 
 A pool has the judged documents of a sample of the queries, BM25's best for each of them (the hard ones), and a random
 rest. Figures on pools compare systems with each other, never with published ones.
@@ -24,7 +24,7 @@ from weft.sources.beir import Collection
 from weft.types import TokenVectors
 
 DEPTH = 100
-"""How many of BM25's documents are kept for each query."""
+"""This many of BM25's documents are kept for each query."""
 HARD = 20
 """How many of BM25's best documents for a query may enter a pool."""
 MOST_RELEVANT = 10
@@ -123,7 +123,7 @@ def pool_of(
 
 
 def encode(pool: Pool, encoder: Loaded, folder: str | Path | None = None, *, threads: int | None = None) -> Encoded:
-    """Return the token vectors of a pool in half precision, from `folder` if they are there, else computed and kept.
+    """Return the token vectors of a pool in half precision, from `folder` or else computed and kept there.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def encode(pool: Pool, encoder: Loaded, folder: str | Path | None = None, *, thr
     encoder : Encoder, or a function that loads one
         The function is called only if something is to be computed.
     folder : path, optional
-        One folder for each encoder: the file's name is the pool's. It remembers which texts and which encoder it is
-        of; a file of others is computed anew. None keeps nothing.
+        One folder for each encoder: the file's name is the pool's. A file remembers its texts and its encoder, and is
+        computed again for others. None keeps nothing.
     threads : int, optional
         Processors to use; by default all.
     """
@@ -163,7 +163,7 @@ def _write(path: Path, encoded: Encoded, marks: dict[str, str]) -> None:
         given = {f"{side}.{name}": getattr(texts, name) for name in _FIELDS}
         arrays |= {name: array for name, array in given.items() if array is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")  # whoever reads sees a whole file or none
+    part = path.with_suffix(".part")  # readers see a complete file or none
     with open(part, "wb") as file:
         np.savez(file, **arrays)
     part.rename(path)

@@ -7,9 +7,9 @@ Equal scores have one defined order, trec_eval's: scores are compared in single 
 with the *greater* id comes first. `ranked` is that order, and every measure here sees it, whatever the library behind
 the measure does with ties.
 
-What is wrong in a file or a run is an error where a number could come out wrong (a document twice in a ranking, two
-grades for one document, a score that is no number), and a warning with a count where a part is merely of no use
-(judgements of documents that do not exist, queries nobody judged, a system that found nothing).
+A mistake in a file or a run is an error if it could make a number wrong (a document twice in a ranking, two grades for
+one document, a score that is not a number). If it only makes a part useless, it is a warning with a count (judgements
+of documents that do not exist, queries without judgements, a system that found nothing).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ranked(documents: Mapping[str, float], depth: int | None = None) -> list[str
     >>> ranked({"a": 1.0, "b": 2.0, "c": 1.0})
     ['b', 'c', 'a']
     """
-    with np.errstate(over="ignore"):  # what single precision cannot hold is infinite for trec_eval too
+    with np.errstate(over="ignore"):  # beyond single precision scores are infinite, as for trec_eval
         single = {name: float(np.float32(score)) for name, score in documents.items()}
     # Python compares strings by code point, which is the order of their UTF-8 bytes.
     return sorted(sorted(single, reverse=True), key=lambda name: -single[name])[:depth]
@@ -106,8 +106,8 @@ def run_lines(run: Run, tag: str = "weft") -> Iterator[str]:
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read judgements: TREC's ``query 0 document grade`` or BEIR's ``query⇥document⇥grade``, gzipped or not.
 
-    A header line is passed over. The same judgement twice is one, with a warning; two grades for one document are an
-    error, and so is a file without any.
+    A header line is skipped. The same judgement twice counts once, with a warning; two grades for one document are an
+    error, and so is a file without judgements.
     """
     path = Path(path)
     qrels: dict[str, dict[str, int]] = {}
@@ -153,7 +153,7 @@ def known_only(
 ) -> dict[str, dict[str, int]]:
     """Leave out judgements of documents (and queries) that are not there, with a warning that counts them.
 
-    A query of which nothing is left is left out too: it could score nothing but 0 for any system.
+    A query without any judgement left is left out too: it would be 0 for every system.
     """
     kept: dict[str, dict[str, int]] = {}
     dropped = 0

@@ -17,7 +17,7 @@ from weft.storage.segments.terms import score_documents
 from weft.types import Hits, TokenVectors
 
 BLOCK = 1_000_000
-"""Document tokens compared at once: 4 bytes for each of them and each token of a query."""
+"""This many document tokens are compared at once, with 4 bytes for each of them and each token of a query."""
 
 
 def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1) -> NDArray[np.float32]:
@@ -50,7 +50,7 @@ def score_all(encoded: Encoded, alignment: Alignment | str, *, threads: int = 1)
     if knows(alignment):
         flat = score_documents(queries, documents, alignment, threads)
         scores = flat.reshape(len(queries), len(documents)).copy()
-    else:  # on NumPy a padded batch of everything would not fit: one query and some documents at a time
+    else:  # a padded batch of everything would not fit in memory: one query and some documents at a time
         blocks = [documents[i : i + 256] for i in range(0, len(documents), 256)]
         rows = [
             np.concatenate([score_documents(queries[i : i + 1], block, alignment, threads) for block in blocks])

@@ -1,7 +1,7 @@
-"""Is a difference more than chance? Paired bootstrap intervals, randomisation tests, macro averages.
+"""Whether a difference is more than chance: paired bootstrap intervals, randomisation tests, macro averages.
 
-Queries are the sample: another draw of queries is what an interval or a p-value speaks about. All of it goes through
-`scipy.stats`, with a seed: the same numbers give the same result.
+Queries are the sample: intervals and p-values are about another draw of queries. Everything goes through `scipy.stats`
+with a seed, so the same numbers give the same result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESAMPLES = 10_000
 LEVEL = 0.95
 SEED = 5
 _BATCH = 4_000_000
-"""How many numbers of resamples are held at once."""
+"""At most this many numbers of resamples are held in memory."""
 
 
 class Interval(NamedTuple):
@@ -44,7 +44,8 @@ class Comparison:
     difference: Interval
     """Its mean, with a paired bootstrap interval."""
     p_value: float
-    """Of a two-sided randomisation test: how often a difference as large comes up if it is chance which is which."""
+    """Two-sided, of a randomisation test: how often so large a difference arises if the labels are exchanged at
+    random."""
     wins: int
     ties: int
     losses: int
@@ -83,7 +84,7 @@ def macro_average(
 def randomisation_test(first: ArrayLike, second: ArrayLike, *, resamples: int = RESAMPLES, seed: int = SEED) -> float:
     """Return the two-sided p-value of a paired randomisation test on the difference of means.
 
-    Each query's two values change places or do not, all ways if there are few enough, else `resamples` random ones.
+    Each query's two values are exchanged or not: in all ways if there are few enough, else in `resamples` random ones.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def _bootstrap(samples: Sequence[NDArray[np.float64]], level: float, resamples: 
     if not 0 < level < 1:
         raise invalid("level", "bootstrap", "a number in (0, 1)", level)
     value = float(np.mean([sample.mean() for sample in samples]))
-    if any(len(sample) < 2 for sample in samples):  # nothing is known of how another query would fare
+    if any(len(sample) < 2 for sample in samples):  # one query tells nothing about others
         return Interval(value, float("nan"), float("nan"))
 
     def mean_of_means(*drawn: Any, axis: int = -1) -> Any:

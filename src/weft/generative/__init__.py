@@ -1,1 +1,1 @@
-"""Generative retrieval: documents found by decoding what identifies them."""
+"""Generative retrieval: documents are found by decoding identifiers of them."""

@@ -1,4 +1,4 @@
-"""What decoding said for each result: n-grams (SEAL), a title (GENRE, NP-decoding), digits (DSI, PAWA)."""
+"""What was decoded for each result: n-grams (SEAL), a title (GENRE, NP-decoding), digits (DSI, PAWA)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.types import Ranking
 
 
 class Said(NamedTuple):
-    """Something that the decoder said, and what it adds to the score of the document that it names."""
+    """Something that was decoded, and what it adds to the score of the document that it names."""
 
     text: str
     score: float
@@ -24,7 +24,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class DecodedRanking(Ranking):
-    """A ranking that knows what was decoded: ``said[rank]`` names the document ``ids[rank]``, and adds up to its score.
+    """A ranking with what was decoded: ``said[rank]`` names the document ``ids[rank]``, and adds up to its score.
 
     Examples
     --------

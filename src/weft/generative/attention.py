@@ -1,7 +1,7 @@
 """The relevance of generative retrieval as rel(Q, D) = Σ S∘A, for a decoder of one linear layer (GR eq. 4-20).
 
-The paper writes Q and D as columns; here as everywhere rows are tokens, and A has a row for each query token. For
-such a decoder the sum is exact. What a real one adds is taken apart in `weft.generative.relevance`.
+The paper writes Q and D as columns; here as everywhere rows are tokens, and A has a row for each query token. For such
+a decoder the sum is exact. `weft.generative.relevance` shows what a real one adds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Constrained beam search over an encoder-decoder: only what a `Constraint` allows is ever said.
+"""Constrained beam search over an encoder-decoder: only what a `Constraint` allows is decoded.
 
-log p is the model's own: a softmax over the whole vocabulary, masked afterwards and not renormalised, so that what
-the model wanted to say and may not still counts against what it may.
+log p is the model's own: a softmax over the whole vocabulary, masked afterwards and not renormalised, so that
+probability given to forbidden tokens counts against the allowed ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.generative.decoder import Decoder
 from weft.generative.model import GenerativeModel
 
 ROWS = 512
-"""Beams decoded at a time: on a processor more of them are no faster, and logits over 32,000 tokens take 64 MB."""
+"""Beams decoded at a time: more are no faster on a CPU, and logits over 32,000 tokens take 64 MB."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def beam_search(
         The token that ends an identifier: a complete prefix becomes a key with log p of `end` added. Without it every
         complete prefix is a key as it is (n-grams).
     says : array of int64, shape (V,), optional
-        What each token of the decoder stands for, where several stand for one (the clusters of NP-decoding). Of
-        hypotheses that say the same the best stays: variants of one identifier must not fill the beam.
+        What each token of the decoder stands for, if several stand for one (the clusters of NP-decoding). Of hypotheses
+        with the same meaning only the best stays, so that variants of one identifier do not fill the beam.
     batch_size : int
         The maximum number of queries decoded at a time: no more than make `ROWS` rows.
     """
@@ -132,9 +132,9 @@ def _scores(decoder: Decoder) -> tuple[NDArray[np.float32], NDArray[np.float64]]
 
 
 def _best_said(rows: NDArray[np.int64], said: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the positions of the best among the candidates of each row that say the same, ascending.
+    """Return the positions of the best among the candidates of each row with the same meaning, ascending.
 
-    Rows of one query say different things already, so no two of them can come to say the same.
+    Rows of one query already mean different things, so candidates of different rows do too.
     """
     order = np.lexsort((-scores, said, rows))
     first = np.ones(len(order), dtype=bool)

@@ -1,4 +1,4 @@
-"""Where models come from: T5 checkpoints, or small ones from scratch with a tokenizer of the corpus."""
+"""Where models come from: T5 checkpoints, or small models from scratch with a tokenizer of the corpus."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
     """Load a T5 from a folder or a hub name.
 
     T5 v1.1 and flan-t5 have a head of their own. transformers 5 ties every T5's head to its embeddings unless told not
-    to, which would silently replace it; such checkpoints say so by not scaling the decoder's output. Told so, it unties
-    encoder and decoder from the embeddings too, and draws at random what a checkpoint stores only once
-    (``shared.weight``): they are tied again here.
+    to, which would silently replace the head. Checkpoints with a head do not scale the decoder's output. When told not
+    to tie, transformers also unties encoder and decoder from the embeddings and draws at random what a checkpoint
+    stores only once (``shared.weight``); they are tied again here.
     """
     _check_there(path)
     try:
@@ -59,7 +59,7 @@ def load_t5(path: str | Path) -> T5ForConditionalGeneration:
 
 
 def _check_there(path: str | Path) -> None:
-    """Refuse a folder that is not there, in a line of ours: the hub would be asked for it."""
+    """Refuse a folder that is not there, which transformers would look for on the hub."""
     text = str(path)
     if (isinstance(path, Path) or text.startswith(("/", ".", "~"))) and not Path(text).expanduser().is_dir():
         raise CheckpointError(f"no such model folder: {text!r}")
@@ -70,7 +70,7 @@ def load_tokenizer(path: str | Path) -> Any:
     _check_there(path)
     try:
         if (Path(path) / "tokenizer.json").is_file():
-            # As it stands: AutoTokenizer would take the model's type for a hint to T5's own normalisation.
+            # Read directly: AutoTokenizer would use T5's own normalisation.
             tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(path)
         else:
             tokenizer = AutoTokenizer.from_pretrained(path)

@@ -1,7 +1,7 @@
-"""What a beam may say next: the one interface between decoding and whatever makes identifiers valid.
+"""Which tokens may follow in a beam: the interface between decoding and what makes identifiers valid.
 
-Beam search holds a state, one row a beam, and never looks inside it. An index of the corpus (any n-gram of it is an
-identifier, SEAL) and a trie (DSI, GENRE, NP-decoding) are two constraints.
+Beam search holds a state with a row for each beam, and never looks inside it. An index of the corpus (any n-gram of it
+is an identifier, SEAL) and a trie (DSI, GENRE, NP-decoding) are two constraints.
 """
 
 from __future__ import annotations

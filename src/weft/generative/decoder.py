@@ -1,8 +1,8 @@
-"""A T5 for decoding, one token of every beam at a time: its own loop, for few rows on a processor.
+"""A T5 for decoding one token of every beam at a time, in a loop made for few rows on a CPU.
 
-transformers' modules multiply x Wᵀ. With a dozen rows, and a dozen beams are what decoding has, that is two to three
-times as slow as x W with W laid out the other way round. So the weights are laid out anew, once a model; keys and
-values of the query are computed once and shared by its beams. Nothing else is different: the logits are the same.
+transformers' modules multiply x Wᵀ. With a dozen rows, one for each beam, that is two to three times slower than x W
+with W transposed. So the weights are transposed once for each model; the keys and values of a query are computed once
+and shared by its beams. The logits are the same.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _known: WeakKeyDictionary[GenerativeModel, _Weights] = WeakKeyDictionary()
 
 
 def _weights(model: GenerativeModel) -> _Weights:
-    """Return the weights of a model laid out for decoding, made anew if they were trained since."""
+    """Return the weights of a model laid out for decoding, again if they were trained since."""
     found = _known.get(model)
     if found is None or found.versions != _versions(model):
         found = _known[model] = _Weights(model)
@@ -99,7 +99,7 @@ def _across(*layers: Any) -> Tensor:
 class Decoder:
     """The decoder's side of a batch of queries: one row a beam, keys and values of earlier positions kept.
 
-    Rows are chosen anew at each step, any number of them: a beam that ended costs nothing any more.
+    Any rows can be chosen at each step, so a beam that has ended costs nothing.
     """
 
     def __init__(self, model: GenerativeModel, ids: Sequence[Sequence[int]]) -> None:

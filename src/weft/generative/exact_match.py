@@ -2,7 +2,7 @@
 
 A hard rate counts how often the best aligned token is the same word; a soft one is the alignment's mass on the same
 word. Where the other text does not have the word, both are 0. Rates over all pairs say how often words are matched at
-all; those over pairs that have the word, as the paper's published code counts, how strongly.
+all; rates over the pairs that have the word, which the paper's published code counts, say how strongly.
 """
 
 from __future__ import annotations

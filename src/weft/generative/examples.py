@@ -1,7 +1,6 @@
 """Training examples: token ids of an input and of the target the decoder is to write for it.
 
-Everything is drawn when it is needed, from the seed and the step alone: an interrupted run goes on with the very
-examples it would have seen.
+Everything is drawn on demand, from the seed and the step alone, so an interrupted run goes on with the same examples.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from weft.generative.spans import begin_probabilities, span_end, word_tokens
 
 EOS = 1
 TITLES = 0.25
-"""How often a document that has a title is asked for by it, among SEAL's examples without a query."""
+"""How often a document's title is the input, among SEAL's examples without a query."""
 
 
 class Example(NamedTuple):

@@ -1,4 +1,4 @@
-"""Why a generative retriever found what it found: the identifier that it decoded, taken apart.
+"""Why a generative retriever found a document: the identifier that it decoded, taken apart.
 
 - SEAL: the score is a sum over n-grams; each is shown on the words of the document that it stands on.
 - GENRE, NP-decoding: the title, token by token; DSI, PAWA: clusters and the document's place in its leaf, digit by
@@ -151,7 +151,7 @@ def reading(model: Any, text: str, ids: Sequence[int], begin: int = 0, end: int 
 
 
 def _bare(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Leave the space out that some tokenizers count to the token after it."""
+    """Leave out the space that some tokenizers count as part of the next token."""
     while begin < end and text[begin].isspace():
         begin += 1
     return begin, end

@@ -93,7 +93,7 @@ def _split(vectors: NDArray[np.float32], k: int, seed: int) -> NDArray[np.int64]
         label = KMeans(min(k, distinct), n_init=1, random_state=seed).fit_predict(vectors).astype(np.int64)
         if len(np.unique(label)) > 1:
             return np.asarray(label)
-    # Copies of one document cannot be told apart by their vectors; an even split ends the recursion.
+    # The vectors of identical documents are equal; an even split ends the recursion.
     return np.arange(len(vectors)) * k // len(vectors)
 
 
@@ -114,9 +114,9 @@ def lsa_vectors(texts: Sequence[str], dim: int = 128, seed: int = 0) -> NDArray[
 def title_prefixes(
     tokens: Sequence[Sequence[int]], title_lengths: Sequence[int], longest: int = LONGEST
 ) -> list[list[int]]:
-    """Return for each document the beginning of its "title text" that tells it from all others (GENRE).
+    """Return the beginning of each document's "title text" that distinguishes it from all others (GENRE).
 
-    It is the title where no other document has it. Documents of one title go on into their texts until they differ;
+    It is the title if no other document has the same. Documents of one title go on into their texts until they differ;
     those that are alike over `longest` tokens share an identifier.
 
     Parameters

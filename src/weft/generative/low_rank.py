@@ -5,7 +5,7 @@ always in its mean state. The logits of A and R differ by E = (D − 1x̄ᵀ) W 
 
     ‖A_i − R_i‖₁ ≤ 2 tanh(δ_i / 4) ≤ max|E| ≤ γ‖W‖₂,        γ = max‖d_i − x̄‖ · max‖q_j‖
 
-for each document token i. No two distributions are further apart than 2: from γ‖W‖ = 2 on the last bound says nothing,
+for each document token i. No two distributions are further apart than 2, so the last bound is empty from γ‖W‖ = 2 on,
 and the paper's own, 4γ‖W‖, from a quarter of that.
 """
 

@@ -23,7 +23,7 @@ from weft.generative.recipes import IdentifierSettings, Recipe
 from weft.generative.start import start_from_corpus
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Texts → one vector each: what DSI's identifiers are clustered by."""
+"""Texts → one vector each, from which DSI's identifiers are clustered."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Encoder-decoders for generative retrieval: a T5 whose decoder may speak another vocabulary than its encoder.
+"""Encoder-decoders for generative retrieval: a T5 whose decoder may have another vocabulary than its encoder.
 
 The encoder reads the query. The decoder writes an identifier, in one of three vocabularies:
 
@@ -59,7 +59,7 @@ class GenerativeModel(nn.Module):
     pawa : Pawa, optional
         Makes the head depend on the prefix (eq. 17).
     settings : dict, optional
-        What the retriever has to know: the method, its identifiers. Kept beside the weights.
+        What the retriever needs: the method and its identifiers. Kept beside the weights.
     """
 
     table: nn.Embedding | None
@@ -170,7 +170,7 @@ class GenerativeModel(nn.Module):
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder: the T5 and its tokenizer as transformers does, and beside them what is ours."""
+        """Write a folder: the T5 and its tokenizer as transformers does, and weft's own files beside them."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.t5.save_pretrained(folder)
@@ -214,7 +214,7 @@ class GenerativeModel(nn.Module):
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what a model's folder says of it beside its weights: method, lengths, and what else was kept."""
+    """Return the settings in a model's folder: method, lengths and others."""
     try:
         found: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:

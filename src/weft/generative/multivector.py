@@ -5,8 +5,8 @@ The encoder of a T5, a linear map to `dim` without bias, vectors of length 1; tr
 
 - ``sum-of-max``: MVDR(q→d), eq. 21, Z = 1;
 - ``document-to-query:τ``: MVDR(q←d), each document token spreads a softmax over the query's tokens. The paper does not
-  say what it divides by; without a division long documents win. Here Z = ΣA / n, ΣA being the document's length m and n
-  the query's: a score reaches at most n, as it does the other way round.
+say what it divides by; without a division long documents win. Here Z = ΣA / n, where ΣA is the document's length m and
+n the query's, so that a score is at most n, as in the other direction.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MultiVectorModel(GenerativeModel):
     def forward(self, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
         """Return the mean cross-entropy of each query's document among the batch's (eq. 2)."""
         scores = self.scores(self.vectors(ids), self.vectors(targets))
-        # A document that answers two queries of the batch is no wrong answer to either.
+        # A document that answers two queries of the batch is a wrong answer to neither.
         places: dict[tuple[int, ...], int] = {}
         document = torch.tensor([places.setdefault(tuple(target), len(places)) for target in targets])
         again = (document[:, None] == document[None, :]) & ~torch.eye(len(targets), dtype=torch.bool)
@@ -129,7 +129,7 @@ class DocumentExamples(Texts):
 
 
 def prepare_multivector(alignment: str, dim: int = 128, length: int = 256) -> Callable[..., Task]:
-    """Return what `weft.generative.run.train` prepares a multi-vector model with, in place of a recipe's method.
+    """Return the function that prepares a multi-vector model for `weft.generative.run.train`.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Each document's "title text" is encoded and the vectors of its identifier's tokens are kept. Of each token type at most
 a few vectors remain, the centroids of a k-means; they are both the decoder's input embedding and its head. BASE
-computes them once; ASYNC again and again, with the encoder as it is by then.
+computes them once; ASYNC repeatedly, with the current encoder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prefix-aware weight-adaptive decoding: a head that is another one after every prefix (GR eq. 17-19; NCI)."""
+"""Prefix-aware weight-adaptive decoding: a head that depends on the prefix (GR eq. 17-19; NCI)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ModelSettings:
 
 
 _DEFAULTS = {"alignment": "sum-of-max", "dim": 128, "document_length": 256}
-"""What only T5-ColBERT has a use for."""
+"""Settings that only T5-ColBERT uses."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,9 @@ class TrainingSettings:
     batch_size: int = 32
     learning_rate: float = 1e-3
     embedding_rate: float = 1.0
-    """The embeddings' learning rate, as a multiple of the others'. T5 draws them with deviation 1, some ten times the
-    size of other weights, and Adam's steps do not grow with the weights: from scratch, 10 moves both alike."""
+    """The embeddings' learning rate, as a multiple of the others'. T5 draws them with a standard deviation of 1, some
+    ten times that of other weights, but Adam's steps do not depend on the size of weights. From scratch, 10 moves both
+    equally."""
     warmup: int = 0
     """Steps over which the learning rate rises."""
     scheduler: str = "constant"
@@ -199,7 +200,7 @@ class DataSettings:
     splits: str = "train"
     """Splits of judgements, separated by commas; ``""`` for documents only."""
     documents: int = 0
-    """Take that many documents, the judged ones first, then others as the seed has it; 0 takes all."""
+    """Take this many documents, the judged ones first, then others at random; 0 takes all."""
     heldout: float = 0.0
     """Share of the queries kept out of training and written to ``<output>/collection`` as its test split."""
 

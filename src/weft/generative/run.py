@@ -1,7 +1,7 @@
 """`train(recipe)`: everything between a checked recipe and a saved generative model.
 
-A loop of our own: plain cross-entropy, one optimiser, batches that are a function of the seed and the step. An
-interrupted run goes on from its last checkpoint to the same losses.
+A plain loop: cross-entropy, one optimiser, batches that are a function of the seed and the step. An interrupted run
+goes on from its last checkpoint to the same losses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def train(
     resume : bool
         Go on from the checkpoint in the output folder, if there is one.
     progress : bool, optional
-        Show a progress bar; by default where a person watches, and elsewhere a line every `log_every` steps.
+        Show a progress bar; by default in a terminal, and elsewhere a line every `log_every` steps.
     embed : callable, optional
         Document vectors for DSI's identifiers, where the recipe names an encoder.
     device : str, optional
@@ -198,7 +198,7 @@ class _Loop:
     def restore(self, state: dict[str, Any]) -> None:
         model, table = self.task.model, state["model"].get("table.weight")
         if table is not None and model.table is not None and table.shape != model.table.weight.shape:
-            frozen = not model.table.weight.requires_grad  # made anew since (ASYNC), with other clusters
+            frozen = not model.table.weight.requires_grad  # made again since (ASYNC), with other clusters
             model.set_table(table, frozen, state["model"]["token_of"].numpy())
         model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

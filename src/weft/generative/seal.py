@@ -1,7 +1,7 @@
-"""SEAL's scoring: from n-grams that a model would say to documents that hold them.
+"""SEAL's scoring: from n-grams that a model decodes to documents that hold them.
 
-The model gives log p(n | q) for each n-gram n of its beam search. An n-gram speaks for the documents that hold it, the
-more the likelier the model finds it and the rarer the corpus. Corpus frequency F(n), corpus size T (tokens):
+The model gives log p(n | q) for each n-gram n of its beam search. An n-gram counts for the documents that hold it: the
+more, the likelier it is by the model and the rarer in the corpus. Corpus frequency F(n), corpus size T (tokens):
 
     s = log p(n | q)        r = log((F(n) + 5) / (T + 5))
     w(n) = max(0, [s + log(1 − eʳ)] − [r + log(1 − eˢ)])^α        unigrams without the exponent
@@ -104,7 +104,7 @@ def rank_by_ngrams(
     k: int = 10,
     settings: SealSettings | None = None,
 ) -> SealAnswer:
-    """Rank the documents that hold the n-grams a model would say.
+    """Rank the documents that hold n-grams decoded by a model.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def span_end(words: NDArray[np.int64], word: int, tokens: int, in_words: int = 0
 
 @cache
 def stop_words() -> frozenset[str]:
-    """Return English words that say nothing of their own."""
+    """Return English stop words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)

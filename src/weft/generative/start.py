@@ -1,13 +1,13 @@
 """Where a small model from scratch starts: with weights that know which tokens of the corpus go together.
 
 From random weights a small T5 spends thousands of steps on the language of the corpus before its decoder looks at the
-query at all. Two things about the corpus and the task are known before the first step, and can be written down:
+query. Two facts about the corpus and the task are known before the first step:
 
 - which tokens occur in the same documents: the singular vectors of the TF-IDF matrix are the embeddings;
-- that an identifier is about what the query is about: cross-attention hands on what it reads, W_O W_V = 1.
+- that an identifier is about what the query is about: cross-attention passes on what it reads, W_O W_V = 1.
 
 Together they make the untrained decoder prefer tokens that share documents with the query's
-(docs/guides/generative.md has the figures). Nothing pretrained is involved.
+(docs/notes/generative.md has the figures). Nothing pretrained is involved.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def start_from_corpus(t5: Any, texts: Sequence[Sequence[int]], seed: int = 0) ->
 def token_vectors(texts: Sequence[Sequence[int]], vocabulary: int, dim: int, *, seed: int = 0) -> NDArray[np.float32]:
     """Return a vector for each token, of length √dim as T5 draws its own, such that tokens of the same texts are near.
 
-    Tokens that occur in no text, and what a small corpus has no dimensions for, are 0.
+    Tokens that occur in no text are 0, and so are dimensions that a small corpus cannot fill.
 
     Examples
     --------

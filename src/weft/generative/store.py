@@ -1,4 +1,4 @@
-"""A corpus made ready for decoding, as a folder.
+"""A corpus indexed for decoding, as a folder.
 
 index.json         format, method, model, vocabulary
 documents.sqlite   ids, texts, metadata
@@ -180,7 +180,7 @@ def tokenizer_of(model: GenerativeModel) -> str:
 
 
 def vocabulary_of(model: GenerativeModel) -> str:
-    """Name what the decoder writes in: the tokenizer, the identifiers it learnt, the clusters."""
+    """Name the decoder's vocabulary: the tokenizer, the identifiers it learnt, the clusters."""
     digest = hashlib.sha256(tokenizer_of(model).encode())
     digest.update(str(model.vocabulary).encode())
     digest.update(json.dumps(model.settings.get("identifiers"), sort_keys=True).encode())

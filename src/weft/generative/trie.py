@@ -43,7 +43,7 @@ class Trie:
         if flat.min() < 0:
             raise invalid("identifiers", "Trie", "of token ids at least 0", int(flat.min()))
         self.width = int(flat.max()) + 1
-        """The highest token, and one."""
+        """One more than the highest token."""
         self.depth = int(lengths.max())
         """Tokens of the longest identifier."""
         # Level by level: the children of all nodes of a level, by (parent, token), are the next level's nodes.
@@ -95,7 +95,7 @@ class Trie:
 
 
 class ClusterTrie:
-    """A trie of plain tokens whose every token may be said by any of its clusters (NP-decoding).
+    """A trie of plain tokens, each decoded by any of its clusters (NP-decoding).
 
     The decoder's vocabulary are clusters of contextual token vectors; a cluster belongs to one token.
 

@@ -1,4 +1,4 @@
-"""What several experiments say and measure alike."""
+"""What several experiments share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shown(alignment: Alignment | str) -> str:
 
 
 def own_alignment(model: Model) -> str:
-    """Return what to score a model with: the alignment it was trained with where its saliences weigh, with Z."""
+    """Return the alignment to score a model with: if its saliences weigh, the one it was trained with, and its Z."""
     encoder = model.encoder
     weighs = encoder.has_salience and encoder.salience_weighs
     return (encoder.alignment if weighs else "") or "sum-of-max"

@@ -1,4 +1,4 @@
-"""XTR's score from retrieved tokens alone, under each way to stand in for what was not retrieved."""
+"""XTR's score from retrieved tokens alone, under each imputation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.evaluation.scoring import score_all
 from weft.evaluation.tables import Cell, Table
 
 GATHERED = "sum of max"
-"""All tokens of all documents: what no imputation needs to stand in for."""
+"""All tokens of all documents, where nothing is imputed."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _terms(
     query: int, Q: NDArray[Any], D: NDArray[Any], A: NDArray[Any] | None, length: int
 ) -> tuple[float, float, float, float, float, float]:
     """Return (query, relevance, bound, error, share of positive kernels with elu, whether the bound holds)."""
-    # An attention that underflowed to 0 has no p: the smallest number stands for it.
+    # An attention that underflowed to 0 has no p: the smallest number is taken instead.
     weights = None if A is None else np.maximum(A, np.finfo(np.float32).tiny)
     found = kernelise(Q, D, weights)
     scale = max(abs(found.relevance), 1e-12)

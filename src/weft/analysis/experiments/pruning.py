@@ -263,7 +263,7 @@ def idf(texts: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
 
 
 def at_random(texts: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:  # noqa: ARG001
-    """Return numbers of no meaning, the same each time. Shape (T,)."""
+    """Return random numbers, the same each time. Shape (T,)."""
     return np.random.default_rng(texts.n_tokens).random(texts.n_tokens, dtype=np.float32)
 
 

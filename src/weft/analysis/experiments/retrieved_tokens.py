@@ -1,4 +1,4 @@
-"""How many document tokens are ever retrieved: what makes pruning them possible."""
+"""How many document tokens are ever retrieved, which is why pruning is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How high the similarities of retrieved tokens are, whatever they are worth."""
+"""How high the similarities of retrieved tokens are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.evaluation.tables import Cell, Table
 
 BINS = np.linspace(-0.2, 1.0, 61)
 SHARE = 0.1
-"""At most so much of a collection's tokens is retrieved: of a small one, 4,000 would be nearly all."""
+"""At most this share of a collection's tokens is retrieved: 4,000 would be nearly all tokens of a small one."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What stands at rank k of a token retrieval: tokens of gold documents, tokens of the same word."""
+"""What is at rank k of a token retrieval: tokens of gold documents, tokens of the same word."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class LexicalTokens(TokenRanks):
 
 
 def real_tokens(encoded: Encoded, number: int) -> NDArray[np.int64]:
-    """Return which tokens of a query stand in its text; all of them, where that is not known."""
+    """Return which tokens of a query are part of its text; all of them if that is not known."""
     a, b = encoded.queries.offsets[number], encoded.queries.offsets[number + 1]
     if encoded.queries.spans is None:
         return np.arange(b - a)

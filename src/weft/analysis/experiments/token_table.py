@@ -144,7 +144,7 @@ class TokenTable(Experiment):
 
 
 def surface(model: Model, encoded: Encoded, text: str, place: int) -> str:
-    """Return a token of the query as it stands in its text."""
+    """Return a token of the query as it is written in its text."""
     spans = encoded.queries.spans
     if spans is None:
         return model.encoder.token_label(query_ids(encoded, 0)[place])

@@ -1,4 +1,4 @@
-"""`NGramIndex`: what decoding and scoring ask of a corpus, whichever way it is stored."""
+"""`NGramIndex`: what decoding and scoring ask of a corpus, in either form of storage."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class NGramIndex(ABC):
         breaks : collection of int
             Tokens that end an n-gram wherever they stand and are never offered: padding, end of text, unknown.
         allow_empty : bool
-            Take documents without a token, which no n-gram can find, and collections without a document.
+            Accept documents without a token, which no n-gram can find, and collections without a document.
         heads : int, optional
             Store the continuations of n-grams that occur so often (default: the class' own). A higher number makes the
             file smaller, and beams of frequent words slower.
@@ -196,7 +196,7 @@ class NGramIndex(ABC):
         write_file(Path(path), {name: self._arrays[name] for name in names}, self._info)
 
     def check(self) -> None:
-        """Verify every checksum and every reference from one array to another; raise where one is wrong."""
+        """Verify every checksum and every reference from one array to another; raise if one is wrong."""
         self._native  # noqa: B018
         if len(self.ids) != len(self) or len(set(self.ids)) != len(self):
             raise CorruptIndexError(f"{self._name}: damaged: ids of documents; build the corpus index again")
@@ -350,7 +350,7 @@ class NGramIndex(ABC):
                 arrays.pop("starts"), arrays.pop("alphabet"), arrays.pop("first"), symbols, **arrays
             )
             return self._make(tables)
-        except (IndexError, KeyError, TypeError, ValueError) as error:  # checksums are right, so it was written wrong
+        except (IndexError, KeyError, TypeError, ValueError) as error:  # with right checksums: it was written wrong
             raise CorruptIndexError(f"{self._name}: damaged: {error}; build the corpus index again") from None
 
     @property

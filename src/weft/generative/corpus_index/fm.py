@@ -12,7 +12,7 @@ from weft.generative.corpus_index.base import NGramIndex
 from weft.generative.corpus_index.corpus import Corpus, suffix_array
 
 RATE = 32
-"""Every so many positions of the text one is stored; others are found in as many steps at most."""
+"""One in this many positions of the text is stored; others are found in at most as many steps."""
 
 
 class FMIndex(NGramIndex):

@@ -1,7 +1,7 @@
 """Heads: the continuations of the most frequent n-grams, computed once.
 
-A beam that says "the" has a range of half a million rows and tens of thousands of continuations; to find them anew at
-each step would cost more than all other beams together. The root is always a head.
+A beam "the" has a range of half a million rows and tens of thousands of continuations. Finding them again at each step
+would cost more than all other beams together. The root is always a head.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_DEPTH = 8
 
 
 def no_heads(dtype: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays of no head at all."""
+    """Return the arrays for no heads."""
     return {
         "head_first": np.zeros(1, np.int64),
         "head_lows": np.zeros(0, np.uint32),

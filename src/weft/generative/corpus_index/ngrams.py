@@ -1,4 +1,4 @@
-"""The constraint of SEAL: whatever is decoded is an n-gram of the corpus."""
+"""The constraint of SEAL: everything decoded is an n-gram of the corpus."""
 
 from __future__ import annotations
 
