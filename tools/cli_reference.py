@@ -10,9 +10,9 @@ from typing import Any
 PAGE = "reference/cli.md"
 INTRODUCTION = """# The command line
 
-Results go to stdout, messages to stderr. The exit code is 0 when all went well, 1 with one line that says what was
-wrong, 2 for wrong usage, 130 after Ctrl-C, which leaves an index sound. Every verb has `--help`;
-`weft -v VERB …` says more on stderr, `weft --version` which version it is.
+Results go to stdout, messages to stderr. The exit code is 0 on success, 1 with a one-line message on failure, 2 for
+wrong usage, and 130 after Ctrl-C, which leaves an index sound. Every verb has `--help`. `weft -v VERB …` prints more on
+stderr; `weft --version` prints the version.
 
 For completion of verbs and options with the Tab key, in bash, zsh, fish or PowerShell:
 

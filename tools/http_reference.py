@@ -13,14 +13,14 @@ from weft.serving.routes import listed
 PAGE = "reference/http.md"
 INTRODUCTION = """# The HTTP API
 
-What `weft serve` and `weft cluster serve` answer; [Serving](../guides/serving.md) says what to do with it. Bodies are
-JSON, and unknown fields are refused. Where the server has keys, each request carries `Authorization: Bearer KEY`; the
-scope below says which keys will do: `write` includes `read`, and `admin` both.
+What `weft serve` and `weft cluster serve` answer; [Serving](../guides/serving.md) says how to use it. Bodies are
+JSON, and unknown fields are refused. If the server has keys, each request carries `Authorization: Bearer KEY`; the
+scope below says which keys are enough: `write` includes `read`, and `admin` both.
 
 A refusal is `application/problem+json` with `title`, `status`, `detail` (one line) and `request_id`:
-[Limits](limits.md) lists when there is which. The server's own description is at `/openapi.json`.
+[Limits](limits.md) lists the statuses. The server's own description is at `/openapi.json`.
 
-Beside what follows there are `GET /healthz` (the process answers), `GET /readyz` (searches are answered) and
+Three more requests have no body: `GET /healthz` (the process answers), `GET /readyz` (searches are answered) and
 `GET /metrics` (Prometheus, scope `read`). `POST …/documents` also takes NDJSON, a document a line, as
 `application/x-ndjson`.
 """
