@@ -124,7 +124,7 @@ def main() -> None:
         lines.append(f"| {run_name} | {written:,} | {seconds:.1f} | {speed} | {peak:,.0f} |")
     print("\n".join(lines))
     if options.write:
-        write_section("indexing", "Indexing", lines)
+        write_section("indexing", "Indexing passages", lines)
 
 
 if __name__ == "__main__":
