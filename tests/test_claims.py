@@ -80,6 +80,35 @@ def test_links_lead_somewhere(page):
     assert dead == []
 
 
+def unrendered(page):
+    """Rows of a table without a head, headings, rows and lists that follow a line of prose: they come out as text."""
+    lines = ["", *re.sub(r"<!--.*?-->", "", page, flags=re.DOTALL).splitlines(), ""]
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        wrong = {
+            "row": line.startswith("|")
+            and not before.startswith("|")
+            and (before.strip() or not re.match(r"\|[ :|-]+$", after)),
+            "heading": re.match(r"#+ ", line) and before.strip(),
+            "list": re.match(r"[-*] |1\. ", line) and before.strip() and not re.match(r"[-*] |\d+\. |\s", before),
+            "list in a line": re.search(r"\s\d\. \*\*\w+", line),
+        }
+        if any(wrong.values()):
+            yield line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_tables_headings_and_lists_are_rendered(page):
+    assert list(unrendered(prose(page))) == []
+
+
+def test_what_comes_out_as_text_is_found():
+    assert list(unrendered("| a |\n| --- |\n| b |\n\n| c |\n\nwords:\n- one\n")) == ["| c |", "- one"]
+    assert list(unrendered("words\n## Heading\n\nof 1. **One**, 2. **two**\n")) == [
+        "## Heading",
+        "of 1. **One**, 2. **two**",
+    ]
+
+
 def command_of(words):
     """The command that words after ``weft`` name, and the words after it; None where they name none."""
     command, rest = COMMANDS, list(words)
