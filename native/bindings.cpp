@@ -103,6 +103,17 @@ void align(const Input<float, 2>& query, const Values& documents, const Input<in
     weft::align(kernels, q, d, {starts.data(), query_token.data(), document_token.data(), similarity.data()});
 }
 
+void similarities(const Input<float, 2>& query, const Values& documents, const Input<int64_t, 1>& offsets,
+                  const Output<float, 2>& out) {
+    const int64_t query_offsets[] = {0, length(query)};
+    const weft::Queries q{query.data(), query_offsets, 1, nullptr};
+    const weft::Documents d = make_documents(documents, offsets, std::nullopt, std::nullopt, length(query, 1));
+    require(length(out) == length(query) && length(out, 1) == length(documents), "out must have shape (query tokens, document tokens)");
+    const weft::Kernels& kernels = *weft::active_level().kernels;
+    const nb::gil_scoped_release released;
+    weft::similarities(kernels, q, d, out.data());
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -123,6 +134,8 @@ NB_MODULE(_native, module) {
                "query_salience"_a.noconvert().none(), "documents"_a.noconvert(), "offsets"_a.noconvert(),
                "salience"_a.noconvert().none(), "k"_a.noconvert().none(), "out"_a.noconvert(),
                "mass"_a.noconvert().none(), "threads"_a);
+    module.def("similarities", &similarities, "query"_a.noconvert(), "documents"_a.noconvert(), "offsets"_a.noconvert(),
+               "out"_a.noconvert());
     module.def("align", &align, "query"_a.noconvert(), "documents"_a.noconvert(), "offsets"_a.noconvert(),
                "k"_a.noconvert().none(), "starts"_a.noconvert(), "query_token"_a.noconvert(),
                "document_token"_a.noconvert(), "similarity"_a.noconvert());

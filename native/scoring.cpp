@@ -225,6 +225,26 @@ void score(const Kernels& kernels, const Queries& queries, const Documents& docu
     });
 }
 
+void similarities(const Kernels& kernels, const Queries& queries, const Documents& documents, float* out) {
+    const Lanes lanes(kernels, queries, documents.dim);
+    const Buffer tile(kernels.tile_rows * documents.dim), state(2 * kMaxFusedK * kGroupLanes);
+    const int64_t tokens = documents.offsets[documents.count];
+    std::vector<float> matrix;
+    for (const Block& block : cut_blocks(documents)) {
+        const int64_t begin = documents.offsets[block.first], count = documents.offsets[block.last] - begin;
+        for (int64_t group = 0; count > 0 && group < lanes.groups(); ++group) {
+            const int64_t width = int64_t{lanes[group].vectors} * kernels.lanes, first = lanes.first_token(group);
+            matrix.resize(static_cast<size_t>(count * width));
+            kernels.similarities(make_block(documents, block.first, block.last), lanes[group], {tile.data(), state.data()}, matrix.data());
+            for (int64_t i = first; i < lanes.last_token(group); ++i) {
+                const float* column = matrix.data() + i - first;
+                float* row = out + i * tokens + begin;
+                for (int64_t t = 0; t < count; ++t) row[t] = column[t * width];
+            }
+        }
+    }
+}
+
 void align(const Kernels& kernels, const Queries& queries, const Documents& documents, const Pairs& pairs) {
     const Lanes lanes(kernels, queries, documents.dim);
     const Buffer tile(kernels.tile_rows * documents.dim), state(2 * kMaxFusedK * kGroupLanes);

@@ -28,6 +28,9 @@ struct Documents {
 // documents) both. Empty queries and documents score 0. The result is the same for every number of threads.
 void score(const Kernels&, const Queries&, const Documents&, float* scores, float* masses, int threads);
 
+// S: the similarities of all query tokens (rows) with all document tokens (columns). Each depends on its two tokens alone.
+void similarities(const Kernels&, const Queries&, const Documents&, float* out);
+
 // The selected pairs of one query: for document d, query token i and rank r they stand at
 // starts[d] + i * k[d] + r, the most similar first, equal ones by document token.
 struct Pairs {

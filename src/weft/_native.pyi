@@ -57,6 +57,12 @@ def align(
     document_token: NDArray[np.int32],
     similarity: NDArray[np.float32],
 ) -> None: ...
+def similarities(
+    query: NDArray[np.float32],  # (n, dim)
+    documents: NDArray[np.float32] | NDArray[np.float16],
+    offsets: NDArray[np.int64],
+    out: NDArray[np.float32],  # (n, tokens), written
+) -> None: ...
 
 class MappedFile:
     """A file mapped read-only: native/mapped_file.hpp. It keeps no file descriptor open.

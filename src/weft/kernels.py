@@ -20,7 +20,7 @@ from weft.checks import check_count
 from weft.errors import UnsupportedCPUError, invalid
 from weft.types import Hits, TokenVectors
 
-__all__ = ["aligned_pairs", "knows", "score_ragged", "simd_level", "simd_levels"]
+__all__ = ["aligned_pairs", "knows", "score_ragged", "similarities", "simd_level", "simd_levels"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -131,6 +131,30 @@ def score_ragged(
         return _divide(out, np.maximum(mass, LEAST_Z, out=mass, where=mass > 0))
     if chosen.z == "query":
         return _divide(out, queries.lengths.astype(np.float32)[:, None])
+    return out
+
+
+def similarities(query: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
+    """Return S of one query with all tokens of some documents, shape (n, tokens).
+
+    A similarity depends on its two tokens alone, to the last bit, and not on what lies beside them, as that of a matrix
+    product does: an index and its parts find the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> query = TokenVectors.from_list([np.array([[1.0, 0.0], [0.0, 1.0]])])
+    >>> similarities(query, TokenVectors.from_list([np.array([[0.5, 0.0]]), np.array([[-1.0, 0.25]])]))
+    array([[ 0.5 , -1.  ],
+           [ 0.  ,  0.25]], dtype=float32)
+    """
+    owner = "similarities"
+    _check_dimensions(query, documents, "query", owner)
+    if len(query) != 1:
+        raise invalid("query", owner, "a TokenVectors with one text", query)
+    simd_level()
+    out = np.empty((query.n_tokens, documents.n_tokens), dtype=np.float32)
+    _native.similarities(_float32(query), documents.values, documents.offsets, out)
     return out
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import weft
 from native.parity import KINDS, brute_force, check, make
 from weft import InvalidParameterError, TokenVectors, WeftError, _native
-from weft.kernels import aligned_pairs, score_ragged
+from weft.kernels import aligned_pairs, score_ragged, similarities
 
 QUERY_LENGTHS = (0, 1, 7, 8, 9, 16, 17, 33, 64)
 ALIGNMENTS = st.one_of(
@@ -56,6 +56,35 @@ def test_equals_the_alignment_itself(problem, alignment):
     got = score_ragged(queries, documents, alignment)
     if want is not None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@given(problems(salient=False))
+def test_similarities_are_those_of_a_matrix_product(problem):
+    queries, documents = problem
+    for position in range(len(queries)):
+        query = queries[position : position + 1]
+        S = query.values.astype(np.float64) @ documents.values.astype(np.float64).T
+        np.testing.assert_allclose(similarities(query, documents), S, rtol=1e-4, atol=1e-4)
+
+
+@given(problems(salient=False), st.integers(0, 7))
+def test_a_similarity_depends_on_its_two_tokens_alone(problem, which):
+    """To the last bit: an index and its parts find the same."""
+    queries, documents = problem
+    if not len(queries) or not len(documents):
+        return
+    at = which % len(documents)
+    start, stop = documents.offsets[at : at + 2]
+    for position in range(len(queries)):
+        query = queries[position : position + 1]
+        beside = similarities(query, documents)[:, start:stop]
+        np.testing.assert_array_equal(beside, similarities(query, documents[at : at + 1]))
+
+
+def test_similarities_are_of_one_query():
+    queries, documents = make(np.random.default_rng(3), [4, 2], [3], 5, "normal")
+    with pytest.raises(InvalidParameterError, match="one text"):
+        similarities(queries, documents)
 
 
 def test_z_is_the_number_of_query_tokens_where_asked():

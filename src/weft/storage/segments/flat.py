@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import _native
+from weft.kernels import similarities
 from weft.storage.codecs.clustering import Floats, encode
 from weft.storage.segments.base import Segment, in_parts
 from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Sample, Terms
-from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents, similarities
+from weft.storage.segments.terms import aligned_terms, floor_terms, score_documents
 from weft.types import TokenVectors
 
 
@@ -75,7 +76,8 @@ class FlatSegment(Segment):
             parts.append(np.maximum.reduceat(similarities(query, documents), documents.offsets[:-1], axis=1))
         maxima = np.concatenate(parts, axis=1)  # (n, documents)
         found = (maxima >= missing[:, None]).any(axis=0)
-        scores = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0) / np.float32(plan.z(query.n_tokens))
+        sums = np.maximum(maxima[:, found], missing[:, None]).sum(axis=0, dtype=np.float64)
+        scores = (sums / plan.z(query.n_tokens)).astype(np.float32)
         return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
 
     def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
@@ -103,8 +105,9 @@ class FlatSegment(Segment):
         share: float,  # noqa: ARG002
     ) -> None:
         self._arrays.verify_rows("values", sample.rows, sample.rows + 1)
-        values = self._arrays["values"][sample.rows].astype(np.float32)
-        into.add((query.values @ values.T).astype(np.float32), np.array([0, len(values)]), np.zeros(1, np.int64))
+        ends = np.array([0, len(sample.rows)])
+        tokens = TokenVectors.trusted(self._arrays["values"][sample.rows], ends)
+        into.add(similarities(query, tokens), ends, np.zeros(1, np.int64))
 
     def comparable(self, query: TokenVectors, ordinals: NDArray[np.int64]) -> tuple[TokenVectors, TokenVectors]:
         return query, self.select(ordinals)

@@ -10,17 +10,9 @@ from numpy.typing import NDArray
 
 from weft.alignment import Alignment, aligned, score
 from weft.alignment.base import LEAST_Z
-from weft.kernels import aligned_pairs, knows, score_ragged
+from weft.kernels import aligned_pairs, knows, score_ragged, similarities
 from weft.storage.segments.plan import Terms
 from weft.types import Hits, TokenVectors
-
-
-def similarities(query: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """Return S of one query with all tokens of some documents, (n, tokens)."""
-    S: NDArray[np.float32] = (
-        query.values.astype(np.float32, copy=False) @ documents.values.astype(np.float32, copy=False).T
-    )
-    return S
 
 
 def score_documents(
