@@ -6,6 +6,7 @@ with its output behind it.
 ``WEFT_PASTE=1 pytest tests/cli/test_guides.py`` pastes what was printed into the pages.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -21,8 +22,10 @@ BLOCK = re.compile(
 )
 PAGES = (
     *("guides/explanations.md", "guides/filters.md", "guides/grep.md", "guides/indexing.md", "guides/languages.md"),
-    *("guides/searching.md", "reference/durability.md"),
+    *("guides/searching.md", "guides/adaptation.md", "guides/evaluation.md", "reference/durability.md"),
 )
+DEMO = Path(__file__).parents[2] / "src" / "weft" / "sources" / "demo"
+NEEDS = {"guides/adaptation.md": ["ir_measures"], "guides/evaluation.md": ["ir_measures", "bm25s"]}
 FILES = {
     "notes/mars.md": "# Mars\n\nMars looks red because of the rust in its dust.\n\n## Moons\n\nIts moons are small.\n",
     "notes/pump.txt": "The pump BX-4410 needs oil every month. Check the seal as well.\n",
@@ -55,8 +58,9 @@ def printed(command, folder):
 
 
 def same(text):
-    """A text without random names, and without what depends on the processor: digits of scores and sizes, and bars."""
-    text = re.sub(r"[0-9a-f]{16}\.seg|bytes \d+ to \d+", "#", text)
+    """A text without random names, and without what depends on the processor or on how far merges have come: digits of
+    scores and sizes, bars, segments before a `weft compact`."""
+    text = re.sub(r"[0-9a-f]{16}\.seg|bytes \d+ to \d+|\d+ (?=→)", "#", text)
     return re.sub(r"[ ━]+", " ", re.sub(r"\d+\.\d+", "#.#", text))
 
 
@@ -70,13 +74,30 @@ def run(block, folder):
     return f"```python\n{block['code']}```\n\n```text\n{printed('python block.py', folder)}```"
 
 
+def examples(folder):
+    """The demo's first eight queries with their judgements, as `weft adapt` takes them, and its index."""
+    texts = {row["_id"]: row["text"] for row in map(json.loads, (DEMO / "queries.jsonl").read_text().splitlines())}
+    rows = [line.split("\t") for line in (DEMO / "qrels" / "test.tsv").read_text().splitlines()[1:]]
+    first = list(dict.fromkeys(row[0] for row in rows))[:8]
+    lines = ["\t".join([texts[query], *judged]) + "\n" for query, *judged in rows if query in first]
+    (folder / "examples.tsv").write_text("".join(lines), encoding="utf-8")
+    printed(f"weft index '{DEMO}' -o demo.weft", folder)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_output_in_a_guide_is_real(page, tmp_path):
+    for module in NEEDS.get(page, []):
+        pytest.importorskip(module, reason=f"needs {module}: pip install 'weft-search[eval]'")
     for name, text in FILES.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     (tmp_path / "home").mkdir()
+    if page == "guides/adaptation.md":
+        examples(tmp_path)
+    if page == "guides/evaluation.md":
+        (tmp_path / "src" / "weft" / "sources").mkdir(parents=True)
+        (tmp_path / "src" / "weft" / "sources" / "demo").symlink_to(DEMO)
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     assert blocks
