@@ -137,6 +137,7 @@ def index(
     bits: Annotated[int, typer.Option("--bits", help="Bits per coordinate: 8, 4 or 2.")] = 8,
     id_scope: IdScope = Scope.file,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes with a model.")] = None,
+    gpus: Annotated[float, typer.Option("--gpus", min=0, help="GPUs of each, for models that run on torch.")] = 0.0,
     address: Address = "auto",
     model: Model = None,
 ) -> None:
@@ -151,7 +152,7 @@ def index(
 
     named = None if model is None else str(model)
     with control.joined(address):
-        options = {"model": named, "bits": bits, "id_scope": id_scope.value, "workers": workers}
+        options = {"model": named, "bits": bits, "id_scope": id_scope.value, "workers": workers, "gpus": gpus}
         made = control.build(sources, store, shards, told=told, **options)
     typer.echo(f"version {made.version}: {counted(made.documents, 'passage')} in {len(made.shards)} shards")
 

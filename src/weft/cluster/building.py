@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.checks import check_count
+from weft.cluster import codebook
 from weft.cluster.manifest import Manifest, Shard
 from weft.cluster.placing import shard_of
 from weft.cluster.store import ShardStore
@@ -25,6 +26,8 @@ from weft.errors import DataError
 from weft.sources.files import Source, read_sources
 from weft.sources.find import Found, Selection, find
 from weft.sources.records import Fields
+from weft.storage import merger
+from weft.storage.segments.writing import Shared
 from weft.text_index import TextIndex
 
 _log = logging.getLogger("weft.cluster")
@@ -78,6 +81,15 @@ class Job:
         return f"{self.name}-{number:04d}-of-{self.shards:04d}"
 
 
+def find_codebook(job: Job, store: ShardStore, *, encoder: Encoder | None = None) -> Shared | None:
+    """Find what the shards of a job share, unless it is in the store; None if they are too small for that."""
+    found = codebook.known(store, job.name)
+    if found is None and sum(file.size for file in _found(job.sources)) >= merger.CODED_TOKENS / 2 * job.shards:
+        sources = read_sources(_found(job.sources), Fields(scope=job.id_scope), lambda _: None)
+        found = codebook.find(store, job.name, sources, job.shards, encoder or Encoder.load(job.model))
+    return found
+
+
 def _found(paths: Iterable[str]) -> list[Found]:
     return list(find(list(paths), Selection(), lambda _: None))
 
@@ -90,12 +102,14 @@ def build_shard(job: Job, number: int, store: ShardStore, *, encoder: Encoder | 
         return known
     if job != Job.of(job.sources, job.shards, model=job.model, bits=job.bits, id_scope=job.id_scope):
         raise DataError("the sources have changed since the build began: start it again")
+    encoder = encoder or Encoder.load(job.model)
+    shared = find_codebook(job, store, encoder=encoder)
     scratch = Path(tempfile.mkdtemp(prefix="weft-build-"))
     try:
         path = scratch / f"{name}.weft"
         with TextIndex.open(path, create=True, model=job.model, bits=job.bits) as texts:
-            if encoder is not None:
-                texts.encoder = encoder
+            texts.encoder = encoder
+            texts.index.merging.shared = shared
             fields = Fields(scope=job.id_scope)
             mine = _mine(read_sources(_found(job.sources), fields, lambda _: None), number, job.shards)
             summary = texts.add_sources(mine, progress=False)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from weft.cluster.building import Job, build_shard, publish
+from weft.cluster.building import Job, build_shard, find_codebook, publish
 from weft.cluster.current import current, set_current
 from weft.cluster.manifest import Manifest
 from weft.cluster.ray_actors import ASKED, NAMESPACE, ROUTER, RouterActor, node_ids, replica_name, start_replicas
@@ -67,6 +67,7 @@ def build(
     id_scope: str = "file",
     workers: int | None = None,
     cpus: float = 1.0,
+    gpus: float = 0.0,
     told: Callable[[int, int, int], None] | None = None,
 ) -> Manifest:
     """Build shards on all nodes and publish them; shards that are in the store already are not built again.
@@ -83,11 +84,12 @@ def build(
         "global" takes the ids of rows as they are.
     workers : int, optional
         Processes with a model; by default one for each node and `cpus`.
-    cpus : float
-        Processors of each worker.
+    cpus, gpus : float
+        Processors and GPUs of each worker; models that run on torch use the GPU.
     told : function of (shards done, shards, documents), optional
     """
     job, where = Job.of(sources, shards, model=model, bits=bits, id_scope=id_scope), ShardStore(store)
+    _check_nodes(cpus, gpus)
     todo = [number for number in range(shards) if where.shard(job.shard(number)) is None]
     done, documents = shards - len(todo), 0
     if todo:
@@ -99,7 +101,9 @@ def build(
         # The output of a task is a line: without this Ray would keep 100 MB for each.
         context.target_max_block_size = 2**20
         there: Any = ray.cluster_resources()
-        most = workers or max(1, int(there.get("CPU", 1) // cpus))
+        most = workers or max(1, int(there.get("GPU", 0) // gpus if gpus else there.get("CPU", 1) // cpus))
+        found: Any = ray.remote(_find_codebook).options(num_cpus=cpus, num_gpus=gpus, max_retries=-1)
+        ray.get(found.remote(job, store))  # before the shards, which share it
         rows = ray.data.from_items([{"shard": number} for number in todo], override_num_blocks=len(todo))
         built = rows.map(
             _Builder,
@@ -108,12 +112,26 @@ def build(
                 min_size=1, max_size=min(most, len(todo)), max_tasks_in_flight_per_actor=1
             ),
             num_cpus=cpus,
+            num_gpus=gpus,
         )
         for row in built.iter_rows():
             done, documents = done + 1, documents + int(row["documents"])
             if told is not None:
                 told(done, shards, documents)
     return publish(job, where)
+
+
+def _check_nodes(cpus: float, gpus: float) -> None:
+    """Refuse workers that no node has room for: Ray would wait for one for ever."""
+    known: Any = ray.nodes()
+    for what, wanted in (("CPU", cpus), ("GPU", gpus)):
+        most = max((node["Resources"].get(what, 0) for node in known if node["Alive"]), default=0)
+        if wanted > most:
+            raise DataError(f"a worker cannot have {wanted:g} {what}s: the nodes have at most {most:g}")
+
+
+def _find_codebook(job: Job, store: str) -> None:
+    find_codebook(job, ShardStore(store))
 
 
 class Serving(NamedTuple):

@@ -24,7 +24,7 @@ from weft.storage.codecs import CODECS
 from weft.storage.codecs.base import Codec
 from weft.storage.merging import LARGE, Sized, budget, choose
 from weft.storage.segments.pieces import Kept
-from weft.storage.segments.writing import write_segment
+from weft.storage.segments.writing import Shared, write_segment
 from weft.storage.views import LiveSegment, View
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Merger:
         if mode not in MODES:
             raise invalid("merge", "open", f"one of {MODES}", mode)
         self.mode = mode
+        self.shared: Shared | None = None
+        """What the segments written by this process have in common with those of other indexes."""
         self.merges = 0
         """How many were done."""
         self.added_bytes = 0
@@ -252,7 +254,7 @@ class Merger:
         with store.view() as view:
             codec = codec_for(tokens, store.bits, view.tokens)
         with store.new_file() as path:
-            write_segment(path, parts, codec, numbers=numbers)
+            write_segment(path, parts, codec, numbers=numbers, shared=self.shared)
             store.adopt(path)
             self.written_bytes += path.stat().st_size
             with store.committing() as catalogue:

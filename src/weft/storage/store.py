@@ -334,7 +334,7 @@ class Store:
             for segment in segments:
                 files.append(stack.enter_context(self.new_file()))
                 codec = None if flat else codec_for(segment.tokens, self.bits, there + segment.tokens)
-                write_segment(files[-1], segment.pieces, codec)
+                write_segment(files[-1], segment.pieces, codec, shared=self.merging.shared)
                 self.adopt(files[-1])
             with self.committing() as catalogue:
                 deleted = commit(catalogue, operations, segments, files)

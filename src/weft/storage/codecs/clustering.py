@@ -110,13 +110,27 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
     return codes
 
 
-def cluster(codes: Bytes, seed: int = 0, tokens_per_centroid: float = TOKENS_PER_CENTROID) -> Clusters:
-    """Find cells and centroids for byte codes (T, dim), possibly on disk."""
+def number_of_cells(tokens: int) -> int:
+    """Return how many cells suit a segment of so many tokens."""
+    return max(1, round(CELLS_PER_ROOT * tokens**0.5))
+
+
+def find_cells(codes: Bytes, count: int, rng: np.random.Generator) -> Bytes:
+    """Find cells (count, dim) by a sample of byte codes (T, dim), T not less than `count`."""
+    tokens = len(codes)
+    sample = np.sort(rng.choice(tokens, min(tokens, count * SAMPLES_PER_CELL), replace=False))
+    return _kmeans(taken(codes, sample), count, rng)
+
+
+def cluster(
+    codes: Bytes, seed: int = 0, tokens_per_centroid: float = TOKENS_PER_CENTROID, cells: Bytes | None = None
+) -> Clusters:
+    """Find cells, unless they are given, and centroids for byte codes (T, dim), possibly on disk."""
     tokens = len(codes)
     rng = np.random.default_rng(seed)
-    n_cells = max(1, round(CELLS_PER_ROOT * tokens**0.5))
-    sample = np.sort(rng.choice(tokens, min(tokens, n_cells * SAMPLES_PER_CELL), replace=False))
-    cells = _kmeans(taken(codes, sample), n_cells, rng)
+    if cells is None:
+        cells = find_cells(codes, number_of_cells(tokens), rng)
+    n_cells = len(cells)
     found = [nearest(part, cells) for part in in_passing(codes)]
     cell_of = np.concatenate([of for of, _ in found])
     distance = np.concatenate([squared for _, squared in found])

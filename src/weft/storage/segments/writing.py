@@ -6,13 +6,16 @@ about as near to its cells as the tokens it was trained on (`DRIFT`), within the
 is trained, and tokens keep their byte codes wherever the scale can stay. A codebook of documents that are not in the
 segment is not taken, though it would save the training: sketches by it are a little low, and documents then fail to
 reach the bar that other segments set (recall@10 of a stream .95 instead of .99).
+
+Shards of one index share the scale of their codes and their cells (`Shared`), found by a sample of all of them; the
+centroids within a cell are a segment's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +24,8 @@ from weft.storage.arrays import Streamed, scratch_array, write_arrays
 from weft.storage.codecs import clustering
 from weft.storage.codecs.base import Codebook, Codec, Columns, Made
 from weft.storage.segments.coded import CodedSegment
-from weft.storage.segments.pieces import Coded, Joined, Piece
+from weft.storage.segments.pieces import Coded, Given, Joined, Piece
+from weft.types import TokenVectors
 
 ROTATION_SEED = 1
 """The same for every segment, so that codes can be copied from one to another."""
@@ -45,12 +49,42 @@ _DTYPES = {
 }
 
 
+class Shared(NamedTuple):
+    """What coded segments of several indexes have in common."""
+
+    scale: float
+    """Units of the codes in a unit of the vectors"""
+    cells: clustering.Bytes
+    """(K, size)"""
+
+    @classmethod
+    def of(cls, sample: TokenVectors, tokens: int) -> Shared:
+        """Find it by a sample, for segments of so many tokens.
+
+        Examples
+        --------
+        >>> sample = np.random.default_rng(0).standard_normal((90, 8)).astype(np.float32)
+        >>> Shared.of(TokenVectors.from_list([sample]), 400).cells.shape
+        (22, 8)
+        """
+        matrix, given = clustering.rotation(sample.dim, ROTATION_SEED), Given(sample)
+        scale = _scale(clustering.choose_scale(given.rotated(matrix), sample.n_tokens), None)
+        codes = np.concatenate(list(given.coded(matrix, scale)))
+        count = min(clustering.number_of_cells(tokens), len(codes))
+        return cls(scale, clustering.find_cells(codes, count, np.random.default_rng(0)))
+
+    def suits(self, tokens: int) -> bool:
+        """Whether a segment of so many tokens would have about as many cells of its own."""
+        return 0.5 <= clustering.number_of_cells(tokens) / len(self.cells) <= 2
+
+
 def write_segment(
     path: Path,
     pieces: Sequence[Piece],
     codec: Codec | None,
     *,
     numbers: NDArray[np.int64] | None = None,
+    shared: Shared | None = None,
 ) -> None:
     """Write documents as one segment, safe on disk when this returns.
 
@@ -64,6 +98,8 @@ def write_segment(
         How tokens are stored; None leaves the vectors as they are.
     numbers : array of int, optional
         The catalogue's numbers of the documents, where they do not simply follow each other.
+    shared : Shared, optional
+        Taken instead of what would be found for this segment, where it suits it.
     """
     joined = Joined(pieces)
     first, tokens = pieces[0], joined.n_tokens
@@ -82,13 +118,13 @@ def write_segment(
         values = Streamed(first.dtype.newbyteorder("<"), (tokens, first.dim), joined.values())
         write_arrays(path, {**columns, "values": values}, info)
         return
-    donor = _donor(joined, codec)
+    donor = _donor(joined, codec) if shared is None else None
     # Byte codes are read over and over: on disk, so that memory does not grow with the segment.
     with scratch_array(path.parent, np.uint8, (tokens, clustering.padded_dim(first.dim))) as codes:
         coded = Coded(joined, codes)
         made = None if donor is None else extended(coded, donor)
         if made is None:
-            made = trained(coded, codec, None if donor is None else donor.scale)
+            made = trained(coded, codec, None if donor is None else donor.scale, shared)
         codec.write(path, columns, info, made)
 
 
@@ -99,14 +135,17 @@ def _donor(joined: Joined, codec: Codec) -> CodedSegment | None:
     return max(donors, key=lambda donor: donor.n_tokens, default=None)
 
 
-def trained(coded: Coded, codec: Codec, known: float | None) -> Made:
+def trained(coded: Coded, codec: Codec, known: float | None, shared: Shared | None = None) -> Made:
     """Train a codebook for documents; `known` is the scale of codes that they have, kept where it still fits."""
-    joined = coded.joined
+    joined, cells = coded.joined, None
     matrix = clustering.rotation(joined.pieces[0].dim, ROTATION_SEED)
-    scale = _scale(clustering.choose_scale(joined.rotated(matrix), joined.n_tokens), known)
+    if shared is not None and not any(_outside(part, shared.scale) for part in joined.rotated(matrix)):
+        scale, cells = shared.scale, shared.cells if shared.suits(joined.n_tokens) else None
+    else:
+        scale = _scale(clustering.choose_scale(joined.rotated(matrix), joined.n_tokens), known)
     coded.fill(matrix, scale)
     finer = min(max(joined.n_tokens / FINE_BELOW, 1 / FINEST), 1)
-    found = clustering.cluster(coded.codes, tokens_per_centroid=codec.tokens_per_centroid * finer)
+    found = clustering.cluster(coded.codes, tokens_per_centroid=codec.tokens_per_centroid * finer, cells=cells)
     spread = found.spread / np.float32(scale)
     book = Codebook(matrix, scale, found.cells, found.cell_starts, found.centroids, spread, joined.n_tokens)
     nothing = np.zeros(0, np.int64)
