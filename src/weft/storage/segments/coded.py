@@ -45,6 +45,10 @@ WEIGHED = 10
 """Where saliences weigh scores, this many times as many are scored in full: a centroid does not tell which of a
 document's tokens is the nearest, and neighbouring tokens may weigh very differently. With 3 instead of 10, recall@10
 fell to .82."""
+UNROUNDED = 30
+"""Where saliences weigh scores, this many documents for each one wanted, and for ten at least, are scored with the
+unrounded query in the end. With 10, recall@10 under ``top-k:1``, whose Z is the sum of the weights, fell from .985 to
+.968 (2 bits)."""
 WIDER = 2
 """Where saliences weigh scores, this many times as many cells and tokens are looked at."""
 FINE = 64
@@ -276,7 +280,7 @@ class CodedSegment(Segment):
         weighing = Weighing(query.salience, plan.alignment.divides_by == "sum")
         finding = rotated if query.salience is None else rotated * query.salience[:, None]
         listed = self.probe(finding, plan, plan.effort, allowed, bar, weighing if self.weighed else None)
-        best = self._weigh(finding, listed, max(10 * plan.k, 100), weighing)
+        best = self._weigh(finding, listed, UNROUNDED * max(plan.k, 10), weighing)
         return self._score(query, plan, best, np.inf)
 
     def _weigh(self, finding: Floats, listed: NDArray[np.int32], keep: int, weighing: Weighing) -> NDArray[np.int32]:
