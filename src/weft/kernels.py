@@ -20,7 +20,7 @@ from weft.checks import check_count
 from weft.errors import UnsupportedCPUError, invalid
 from weft.types import Hits, TokenVectors
 
-__all__ = ["aligned_pairs", "knows", "score_ragged", "similarities", "simd_level", "simd_levels"]
+__all__ = ["aligned_pairs", "knows", "score_ragged", "simd_level", "simd_levels", "similarities"]
 
 _INT32_MAX = 2**31 - 1
 

@@ -8,7 +8,8 @@ from weft.search.tokens import one_in
 from weft.storage.arrays import Arrays
 from weft.storage.codecs import CODECS
 from weft.storage.codecs import clustering as codec
-from weft.storage.segments.coded import CELLS, CodedSegment
+from weft.storage.segments.coded import CodedSegment
+from weft.storage.segments.effort import CELLS
 from weft.storage.segments.pieces import Given
 from weft.storage.segments.writing import write_segment
 from weft.types import TokenVectors
@@ -59,7 +60,7 @@ def test_stages_of_a_search(segment):
     counts = SearchCounter(segment).count(np.eye(8, dtype=np.float32)[:3], 10)
     assert list(counts) == ["rotation", "cells", "centroids", "lists", "sketches", "integer scores", "final scores"]
     dim = codec.padded_dim(8)
-    refine = segment.default_refine
+    refine = segment.size.refine
     assert counts["integer scores"] == 3 * (2 * refine * 13 * dim + refine * 13)
     brute = 3 * (2 * 52_000 * 8 + 52_000 + 4000)
     assert sum(counts.values()) < brute

@@ -19,7 +19,8 @@ from weft import _native
 from weft.search.tokens import LEAST, RANK, SAMPLED, one_in
 from weft.storage.codecs.base import to_floats
 from weft.storage.codecs.sketch import SUB_VECTOR
-from weft.storage.segments.coded import CELLS, NEAR, NEARER, SKETCHED, CodedSegment
+from weft.storage.segments.coded import NEAR, NEARER, CodedSegment
+from weft.storage.segments.effort import CELLS, SKETCHED
 from weft.storage.segments.plan import SPARE
 
 SPREAD = _native.SPREAD
@@ -121,7 +122,7 @@ class SearchCounter:
         self._starts = book.cell_starts
         self._list_lengths = np.diff(segment.arrays["list_starts"])
         self._spread = book.spread
-        self.centroids = max(round(segment.default_centroids), 1)
+        self.centroids = max(round(segment.size.centroids), 1)
         """Whose lists are read for each query token."""
 
     def count(self, query: NDArray[np.float32], k: int) -> dict[str, int]:
@@ -129,7 +130,7 @@ class SearchCounter:
         segment, n = self.segment, len(query)
         rotated = segment.rotate(query)
         dim = rotated.shape[1]
-        keep = max(segment.default_refine, 4 * k)
+        keep = max(segment.size.refine, 4 * k)
         wanted = min(SKETCHED * keep if segment.sketched else keep, len(segment))
         listed = segment.candidates(rotated, None, CELLS, self.centroids, wanted)
         refined = segment.candidates(rotated, None, CELLS, self.centroids, wanted, keep)

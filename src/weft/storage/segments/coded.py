@@ -22,43 +22,16 @@ from weft.storage.codecs import codec_of
 from weft.storage.codecs.base import Codebook, Codec
 from weft.storage.codecs.clustering import Floats, encode, padded_dim
 from weft.storage.segments.base import Segment
+from weft.storage.segments.effort import FINE, Reach, Size, reach
 from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Sample, Terms, Weighing
-from weft.storage.segments.terms import aligned_terms, max_pairs, score_documents
+from weft.storage.segments.terms import aligned_terms, max_terms, score_documents
 from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
-CELLS = 12
-K_PRIME = 2560
-"""About this many document tokens are looked at for each query token: the lists of their centroids are read."""
-REFINE = 120
-"""Documents scored in full."""
-TOKENS = 1_000_000
-"""`K_PRIME` and `REFINE` are for a segment of this many tokens. Below, `K_PRIME` falls with the root of their
-number."""
-GROWTH = 0.25
-"""Above, both grow with this power of it, since more documents lie equally near to each other."""
-SKETCHED = 5
-"""Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
-UNSKETCHED = 3
-"""Without sketches, this many times as many must be scored in full for the same recall."""
-WEIGHED = 10
-"""Where saliences weigh scores, this many times as many are scored in full: a centroid does not tell which of a
-document's tokens is the nearest, and neighbouring tokens may weigh very differently. With 3 instead of 10, recall@10
-fell to .82."""
 UNROUNDED = 30
 """Where saliences weigh scores, this many documents for each one wanted, and for ten at least, are scored with the
 unrounded query in the end. With 10, recall@10 under ``top-k:1``, whose Z is the sum of the weights, fell from .985 to
 .968 (2 bits)."""
-WIDER = 2
-"""Where saliences weigh scores, this many times as many cells and tokens are looked at."""
-FINE = 64
-"""With fewer dimensions than this a sketch has fewer bits and tells less, so proportionally more documents are scored
-in full: in 16 dimensions recall@10 rose from .89 to .98."""
-LEAST_CELLS = 10
-LEAST_K_PRIME = 512
-LEAST_CANDIDATES = 15
-"""The least that is probed, and the least number of documents looked at for each one wanted, even in a small segment
-among many: it may hold all that a query is about."""
 SHORT = 0.02
 """A document's estimated score may fall short of the bar set by other segments by this share: centroids differ from
 segment to segment, and with them the estimates."""
@@ -73,10 +46,6 @@ LITTLE = 1 / 8
 """In a segment with less than this share of the documents, scoring stops after this many documents in a row, in the
 order of their sketches, that fall short of what other segments found. With short vectors, whose sketches tell less, all
 are scored."""
-WIDEST = 8
-"""Under a filter that keeps few documents, at most this many times as many centroids are probed."""
-FEW = 3200
-"""Filters that keep at most this many documents are not probed for: all that they keep are looked at."""
 AT_ONCE = 2048
 """Documents decoded together."""
 UNTHREADED = 1 << 18
@@ -235,25 +204,10 @@ class CodedSegment(Segment):
         checked[listed] = True
 
     @cached_property
-    def _k_prime(self) -> float:
-        """Tokens to look at: of few tokens, fewer."""
-        size = self.n_tokens / TOKENS
-        return float(K_PRIME * size ** (0.5 if size < 1 else GROWTH))
-
-    @cached_property
-    def default_refine(self) -> int:
-        """Documents to score in full: more without sketches to choose them by, with short ones, and with weights."""
-        more = float(max(self.n_tokens / TOKENS, 1) ** GROWTH) * max(FINE / max(self.dim, 16), 1)
-        return round(REFINE * more * (WEIGHED if self.weighed else 1 if self.sketched else UNSKETCHED))
-
-    @property
-    def default_centroids(self) -> float:
-        """Centroids whose lists are read for each query token, by default."""
-        return self._k_prime / self._tokens_per_centroid
-
-    @cached_property
-    def _tokens_per_centroid(self) -> float:
-        return self.n_tokens / max(len(self._arrays["list_starts"]) - 1, 1)
+    def size(self) -> Size:
+        """What the default effort depends on."""
+        centroids = max(len(self._arrays["list_starts"]) - 1, 1)
+        return Size(self.n_tokens, len(self), self.dim, self.n_tokens / centroids, self.sketched, self.weighed)
 
     @cached_property
     def sketched(self) -> bool:
@@ -312,7 +266,7 @@ class CodedSegment(Segment):
         bar.saw(scores, plan.wanted)
 
         def terms(positions: NDArray[np.int64]) -> list[Terms]:
-            return [Terms(max_pairs(tokens[position], similarity[position]), z) for position in positions]
+            return max_terms(tokens[positions], similarity[positions], z)
 
         return Found(best.astype(np.int64), scores, np.inf, terms)
 
@@ -368,44 +322,27 @@ class CodedSegment(Segment):
         weighing: Weighing | None = None,
     ) -> NDArray[np.int32]:
         """Return the documents worth scoring, best first; raise the bar for other segments."""
-        kept = max(allowed.number, 1) / max(len(self), 1)
-        keep = max(effort.refine or max(self.default_refine, 4 * plan.k), plan.k)
-        wider = 1 if weighing is None else WIDER
-        cells, k_prime = CELLS * wider, self._k_prime * wider
-        # A filter thins out the lists: probe deeper for what it keeps, and look at all of a small remainder.
-        widened = min(1 / kept, WIDEST)
-        count = SKETCHED * keep if self.sketched and weighing is None else keep
-        if kept < 1 / WIDEST:
-            count = max(count, min(allowed.number, FEW))
-            keep = max(keep, REFINE if self.sketched else count)
-        elif bar.imputed is not None and plan.documents > allowed.number:
-            # One of several segments, and not the first: the best centroids of all lie in each by its share.
-            share = allowed.number / plan.documents
-            cells = max(round(cells * share**0.5), LEAST_CELLS)
-            k_prime = max(round(k_prime * share), LEAST_K_PRIME)
-            count = max(round(count * share**0.75), LEAST_CANDIDATES * plan.k)
-        # Tokens looked at, by the tokens that a centroid stands for.
-        centroids = (effort.k_prime or k_prime) / self._tokens_per_centroid
-        cells = round((effort.n_probe or cells) * min(widened, 2))
-        centroids = max(round(centroids * widened), 1)
+        later = bar.imputed is not None and plan.documents > allowed.number
+        share = allowed.number / plan.documents if later else 1.0
+        far = reach(self.size, effort, plan.k, allowed.number, share, weighing=weighing is not None)
         if weighing is not None:
-            return self._candidates_weighed(rotated, allowed.mask, cells, centroids, count, bar, weighing)
-        return self.candidates(rotated, allowed.mask, cells, centroids, count, keep, bar, plan.missing)
+            return self._candidates_weighed(rotated, allowed.mask, far, bar, weighing)
+        return self.candidates(
+            rotated, allowed.mask, far.cells, far.centroids, far.documents, far.kept, bar, plan.missing
+        )
 
     def _candidates_weighed(
         self,
         finding: Floats,
         allowed: NDArray[np.bool_] | None,
-        cells: int,
-        centroids: int,
-        count: int,
+        far: Reach,
         bar: Bar,
         weighing: Weighing,
     ) -> NDArray[np.int32]:
         """The most promising documents by what they weigh, without a bar: native/weighing.hpp."""
         flags = None if allowed is None else allowed.view(np.uint8)
         found, _, _, _, imputed = self._engine.probe(
-            finding, flags, cells, centroids, count, 0, None, imputed=bar.imputed,
+            finding, flags, far.cells, far.centroids, far.documents, 0, None, imputed=bar.imputed,
             weighs=True, weights=weighing.query, divides=weighing.divides,
         )  # fmt: skip
         if bar.imputed is None and len(imputed):
