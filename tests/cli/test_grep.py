@@ -94,6 +94,28 @@ def test_paths_are_those_of_the_caller(tree, grep, monkeypatch):
     assert grep("lazy dog", "dog.txt", "-m", 1)[1].startswith("dog.txt:")
 
 
+def test_rows_have_the_lines_that_they_stand_on(tree, grep):
+    tables = tree.parent / "tables"
+    tables.mkdir()
+    (tables / "a.csv").write_text("id,text\n1,the quick fox\n2,the lazy dog\n")
+    (tables / "b.jsonl").write_text('\n{"text": "a blue sky"}\n{"title": "Red", "text": "the red planet"}\n')
+
+    def lines():
+        _, out, _ = grep("dog", "tables", "-m", 50, "-C", 1)
+        found = (line.split(":", 2) for line in out.splitlines() if line != "--")
+        return {(name, int(number)): text for name, number, text in found}
+
+    rows = {
+        "tables/a.csv": ["", "the quick fox", "the lazy dog"],
+        "tables/b.jsonl": ["", "a blue sky", "the red planet"],
+    }
+    found = lines()
+    assert len(found) == 4
+    assert all(rows[name][number - 1] == text or text == "Red" for (name, number), text in found.items())
+    (tables / "a.csv").write_text("id,text\n3,the red planet\n1,the quick fox\n2,the lazy dog\n")
+    assert lines()["tables/a.csv", 4] == "the lazy dog"
+
+
 def test_functions_are_headings(tree, grep):
     pytest.importorskip("tree_sitter", reason="needs the code extra: pip install 'weft-search[code]'")
     (tree / "long.py").write_text("".join(f"def f{n}(x):\n    return {'x + 1 + ' * 40}{n}\n\n\n" for n in range(4)))

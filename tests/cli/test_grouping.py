@@ -62,3 +62,38 @@ def test_a_filter_on_a_field_that_no_document_has(animals, run):
     assert run("search", "n.weft", "dog", "--filter", "tag exists")[2].endswith(": did you mean tags?\n")
     assert run("search", "n.weft", "dog", "--filter", "not yeer exists")[2] == ""  # it finds all there is
     assert "no document has the field a.b\n" in run("delete", "n.weft", "--filter", "a.b == 1")[2]
+
+
+CODE = (
+    '''import os
+
+
+def first(x):
+    """The lazy dog."""
+    return x
+
+
+'''
+    + "# the sky is blue\n" * 30
+)
+
+
+def test_code_keeps_its_lines_and_says_which(notes, model, run):
+    (notes / "a.py").write_text(CODE)
+    lines = CODE.split("\n")
+    assert run("index", "notes/a.py", "-o", "whole.weft", "-m", model, "--no-split")[0] == 0
+    _, out, _ = run("search", "whole.weft", "lazy dog", "--context", "40")
+    _, place, *shown = [line[4:] for line in out.splitlines()]
+    first = int(place.removeprefix("notes/a.py:"))
+    assert 1 < len(shown) < 8
+    assert shown == lines[first - 1 : first - 1 + len(shown)]
+    _, out, _ = run("search", "whole.weft", "lazy dog", "--full")
+    assert [line[4:] for line in out.splitlines()[1:]] == ["notes/a.py:1", *lines[:-1]]
+    (found,) = json.loads(run("search", "whole.weft", "lazy dog", "--json")[1])["results"]
+    assert "\n" not in found["snippet"]
+    assert run("index", "notes/a.py", "-o", "parts.weft", "-m", model)[0] == 0
+    shown = run("search", "parts.weft", "lazy dog", "--passages")[1].splitlines()
+    places = [at for at, line in enumerate(shown) if line.startswith("    notes/a.py:")]
+    assert len(places) > 3
+    for at in places:
+        assert shown[at + 1].strip() in lines[int(shown[at].split(":")[1]) - 1]

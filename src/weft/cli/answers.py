@@ -172,15 +172,25 @@ def print_answer(texts: TextIndex, answer: Answer, settings: Settings, out: Cons
 
 
 def _shown(texts: TextIndex, answer: Answer, settings: Settings) -> Iterator[Shown]:
-    from weft.cli.grouping import Shown
+    from weft.cli.grouping import Shown, is_code
 
     for result in answer.ranking:
         document = texts.index.get(result.id)
         assert document is not None
         show = partial(texts.snippet, answer, document, width=settings.width, **settings.explained)
+        lines = partial(_lines, texts, answer, document, settings) if is_code(document) else None
         parts = answer.parts.get(result.id)
         named = {} if parts is None else {name: part for name, part in parts._asdict().items() if part}
-        yield Shown(result, document, show, " + ".join(f"{part:.2f} {name}" for name, part in named.items()))
+        yield Shown(result, document, show, " + ".join(f"{part:.2f} {name}" for name, part in named.items()), lines)
+
+
+def _lines(texts: TextIndex, answer: Answer, document: Document, settings: Settings) -> tuple[int, list[Fragment]]:
+    from weft.explain.snippet import excerpt
+
+    why = texts.explain_answer(answer, document.id, **settings.explained) if answer.behind(document.id) else None
+    if why is None:  # BM25 alone found it
+        return 0, texts.snippet(answer, document, width=settings.width, **settings.explained)
+    return excerpt(why, settings.width)
 
 
 def warn_of_missing(missing: int, index: Path) -> None:

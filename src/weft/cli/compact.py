@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,10 +19,10 @@ def compact(index: IndexPath, as_json: Json = False) -> None:
     Seldom needed: segments merge in the background, a few at a time. This is the full merge, now. Searches
     and writes go on meanwhile.
     """
+    before = _info(index)
     with TextIndex.open(index) as opened:
-        before = opened.info()
         opened.compact()
-        after = opened.info()
+    after = _info(index)
     if as_json:
         keys = ("documents", "segments", "deleted", "bytes")
         typer.echo(json.dumps({"before": {k: before[k] for k in keys}, "after": {k: after[k] for k in keys}}))
@@ -29,3 +31,9 @@ def compact(index: IndexPath, as_json: Json = False) -> None:
         f"{index}: {before['segments']:,} → {after['segments']:,} segments, "
         f"{_size(before['bytes'])} → {_size(after['bytes'])}"
     )
+
+
+def _info(index: Path) -> dict[str, Any]:
+    """Look at an index that was just opened: SQLite's log, which goes when the index is closed, is not counted."""
+    with TextIndex.open(index) as opened:
+        return opened.info()

@@ -124,7 +124,7 @@ def _hits(
         if not len(opened):
             return []
         (answer,) = opened.answers([query], k, hybrid=hybrid)
-        return list(_read(opened, answer, path, context))
+        return list(_read(opened, answer, path, context, found))
 
 
 def _up_to_date(path: str, place: Path, found: dict[str, Found], model: tuple[str | None, str]) -> TextIndex:
@@ -164,7 +164,7 @@ def _read_listing(listing: Path) -> Any:
         return None
 
 
-def _read(opened: TextIndex, answer: Answer, path: str, context: int) -> Iterator[Hit]:
+def _read(opened: TextIndex, answer: Answer, path: str, context: int, files: dict[str, Found]) -> Iterator[Hit]:
     from weft.ingest.origins import real_path
     from weft.ingest.texts import note_of
 
@@ -181,9 +181,26 @@ def _read(opened: TextIndex, answer: Answer, path: str, context: int) -> Iterato
         at = _best_line(lines, document, why)
         # The text of a file may begin after its first line: front matter is left out of it.
         number = at + 1 + _lines_before(document, whole)
-        around = lines[max(at - context, 0) : at + context + 1]
+        before, after = min(at, context), context
+        if (row := _row(files.get(real), str(note_of(document, "hash")))) is not None:
+            number, before, after = row, 0, 0  # the lines beside it are of other documents
+        around = lines[at - before : at + after + 1]
         heading = str(document.metadata.get("heading", ""))
-        yield Hit(name, number, lines[at].strip(), result.score, heading, number - min(at, context), around)
+        yield Hit(name, number, lines[at].strip(), result.score, heading, number - before, around)
+
+
+def _row(file: Found | None, digest: str) -> int | None:
+    """Return the line that a row stands on now; None if the file has no rows, or they have no lines of their own.
+
+    The digest is the row's, which the splitting follows.
+    """
+    from weft.sources.files import LARGEST, read_sources
+    from weft.sources.records import Fields
+
+    if file is None or file.kind not in ("jsonl", "csv", "tsv") or file.size > LARGEST:
+        return None
+    rows = read_sources([file], Fields(), lambda _: None)
+    return next((row.line for row in rows if row.hash == digest.partition(":")[0]), None)
 
 
 def _lines_before(passage: Document, whole: Document) -> int:

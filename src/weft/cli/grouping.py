@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.sources.kinds import CODE, kind_of
 from weft.storage.families import parent_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Shown(NamedTuple):
     """Called for what is shown only: each takes an explanation."""
     note: str = ""
     """What its score is made of."""
+    lines: Callable[[], tuple[int, Sequence[Fragment]]] | None = None
+    """Of source code: the lines to show instead, and the character that they begin at."""
 
 
 @dataclass
@@ -75,9 +78,31 @@ def place(document: Document) -> str:
     return ", ".join([*parts, *([heading] if isinstance(heading, str) and heading else [])])
 
 
+def is_code(document: Document) -> bool:
+    """Tell whether a document is source code, which is shown line by line."""
+    path = document.metadata.get("path")
+    return isinstance(path, str) and (kind_of(path) or "").startswith(CODE)
+
+
+def place_in_code(document: Document, start: int) -> str:
+    r"""Say where a character of source code stands, in a form that editors and terminals open.
+
+    Examples
+    --------
+    >>> from weft.types import Document
+    >>> place_in_code(Document("a", "\ndef f():\n    pass", {"path": "a.py", "line": 12, "heading": "f"}), 10)
+    'a.py:13: f'
+    """
+    known, text = document.metadata, document.text
+    # The first line of a passage is the first that is not blank.
+    first, since = (known["line"], len(text) - len(text.lstrip())) if isinstance(known.get("line"), int) else (1, 0)
+    heading = known.get("heading")
+    parts = [f"{known['path']}:{first + text.count(chr(10), since, start)}"]
+    return ": ".join([*parts, *([heading] if isinstance(heading, str) and heading else [])])
+
+
 def print_groups(groups: Sequence[Group], out: Console) -> None:
     """Print documents for people, each with the parts of its text that counted."""
-    from rich.padding import Padding
     from rich.text import Text
 
     from weft.explain.printable import printable_line
@@ -96,8 +121,11 @@ def print_groups(groups: Sequence[Group], out: Console) -> None:
             line.append(f"  {printable_line(group.title)}", "dim")
         out.print(line, overflow="fold")
         for shown in group.passages:
-            where = printable_line(place(shown.document))
+            start, found = shown.lines() if shown.lines else (0, shown.fragments())
+            where = place_in_code(shown.document, start) if shown.lines else place(shown.document)
             if where:
-                out.print(Text(f"    {where}", "dim"), overflow="fold")
+                out.print(Text(f"    {printable_line(where)}", "dim"), overflow="fold")
             if shown.document.text.strip():
-                out.print(Padding(highlighted(shown.fragments()), (0, 0, 0, 4), expand=False))
+                for part in highlighted(found).wrap(out, max(out.width - 4, 20), overflow="fold"):
+                    part.rstrip()
+                    out.print(Text("    ").append_text(part) if part else "")

@@ -59,6 +59,44 @@ def snippet(explanation: Explanation, width: int = 240) -> list[Fragment]:
     return [Fragment(_one_line(fragment.text), fragment.strength) for fragment in found]
 
 
+def excerpt(explanation: Explanation, width: int | None = 240) -> tuple[int, list[Fragment]]:
+    r"""Return the lines around the words that add the most, as they are, and the character that they begin at.
+
+    For source code. About `width` characters; with None, all lines.
+
+    Examples
+    --------
+    >>> from weft.explain.explanation import Side, Token
+    >>> document = Side("def f(x):\n    y = x + 1\n    return y\n", (Token("y", (14, 15), None, 1.0),))
+    >>> start, found = excerpt(Explanation("d", 1, 1.0, 1.0, "", Side("", ()), document, ()), width=6)
+    >>> start, "".join(fragment.text for fragment in found)
+    (10, '    y = x + 1')
+    """
+    text, placed = explanation.document.text, _placed(explanation)
+    start, stop = (0, len(text)) if width is None else _window(text, placed, width)
+    start, stop = whole_lines(text, start, stop, width)
+    return start, _fragments(text, placed, start, stop)
+
+
+def whole_lines(text: str, start: int, stop: int, most: int | None = None) -> tuple[int, int]:
+    r"""Widen a range to whole lines, by at most `most` characters on each side, without blank lines around them.
+
+    Examples
+    --------
+    >>> whole_lines("a\n  bc\n\n", 5, 8)
+    (2, 6)
+    """
+    while start < stop and text[start].isspace():
+        start += 1
+    while stop > start and text[stop - 1].isspace():
+        stop -= 1
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+    last = len(text) if last < 0 else last
+    if most is None or start - first <= most:
+        start = first
+    return start, last if most is None or last - stop <= most else stop
+
+
 def _placed(explanation: Explanation) -> list[tuple[Word, tuple[int, int]]]:
     listed = [(word, word.span) for word in words(explanation.document) if word.span is not None]
     return sorted(((word, span) for word, span in listed if span is not None), key=lambda pair: pair[1])
