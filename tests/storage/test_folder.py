@@ -13,6 +13,7 @@ from weft import Index, TokenVectors
 from weft.errors import CorruptIndexError, NotAnIndexError
 from weft.storage.check import check
 from weft.storage.repair import repair
+from weft.storage.snapshot import snapshot
 
 DIM = 4
 
@@ -77,9 +78,20 @@ def test_a_lock_with_two_names(path, treasure):
 def test_a_catalogue_elsewhere(path, treasure, name):
     (path / name).unlink(missing_ok=True)
     (path / name).symlink_to(treasure / "diary.txt")
-    with pytest.raises(CorruptIndexError, match="link"):
-        write(path)
+    for use in (write, repair):
+        with pytest.raises(CorruptIndexError, match="link"):
+            use(path)
     assert unharmed(treasure)
+    assert not (path / "quarantine").exists()
+
+
+def test_a_whole_catalogue_elsewhere_is_not_taken_over(path, tmp_path):
+    shutil.copytree(path, tmp_path / "other.weft")
+    (path / "catalogue.sqlite").unlink()
+    (path / "catalogue.sqlite").symlink_to(tmp_path / "other.weft" / "catalogue.sqlite")
+    with pytest.raises(CorruptIndexError, match="link"):
+        repair(path)
+    assert (path / "catalogue.sqlite").is_symlink()
 
 
 def test_a_journal_that_sqlite_would_obey(path):
@@ -88,12 +100,14 @@ def test_a_journal_that_sqlite_would_obey(path):
         Index.open(path)
 
 
-def test_a_segment_that_is_a_link(path, treasure):
+def test_a_segment_that_is_a_link(path, treasure, tmp_path):
     (file,) = (path / "segments").iterdir()
     file.rename(treasure / "moved.seg")
     file.symlink_to(treasure / "moved.seg")
     with Index.open(path) as index, pytest.raises(CorruptIndexError, match="link"):
         index.search(tokens(), 1)
+    with pytest.raises(CorruptIndexError, match="link"):
+        snapshot(path, tmp_path / "snapshot")
 
 
 @pytest.mark.parametrize("name", ["../../home/diary.txt", "/etc/passwd", "diary.txt", "", None, 7])

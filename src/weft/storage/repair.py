@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import SEE_CHECK, fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.folder import SEGMENTS, check_file, quarantine, segment_files
+from weft.storage.folder import SEGMENTS, check_file, check_folder, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import codec_for
 from weft.storage.salvage import broken, rebuild
@@ -118,6 +118,7 @@ def repair(folder: str | Path) -> Repaired:
     ('a',)
     """
     folder = Path(folder)
+    check_folder(folder)  # a link is not damage, and what it leads to is not ours to keep
     if why := broken(folder):
         rebuilt = rebuild(folder, why)
         done = _repair(folder, keep_unnamed=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.errors import CorruptIndexError
 from weft.storage.catalogue import Catalogue
 from weft.storage.database import faults_named
-from weft.storage.folder import CATALOGUE, SEGMENTS, check_folder
+from weft.storage.folder import CATALOGUE, SEGMENTS, check_file, check_folder
 
 ATTEMPTS = 8
 """How often a newer state is taken when a merge has just removed files of this one."""
@@ -48,6 +48,7 @@ def snapshot(folder: Path, to: Path) -> int:
 def _linked(source: Path, to: Path) -> bool:
     if to.exists():
         return True
+    check_file(source)
     try:
         os.link(source, to)
     except FileNotFoundError:
