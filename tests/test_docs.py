@@ -67,6 +67,25 @@ def test_every_page_of_the_site_is_in_its_navigation():
     )
 
 
+VERDICTS = ("agrees", "does not agree", "not testable here")
+
+
+def test_every_claim_of_the_papers_has_one_of_three_verdicts():
+    notes = ROOT / "docs" / "notes"
+    counted = re.findall(
+        r"^\| \[.*\]\((reproduction-\w+\.md)\) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$",
+        (notes / "reproduction.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(counted) == 3
+    for page, *counts in counted:
+        head, _, rest = (notes / page).read_text(encoding="utf-8").partition("| verdict |\n")
+        assert head.count("\n\n") == 2, f"the table stands at the top of {page}"
+        verdicts = [row.split("|")[-2].strip() for row in rest.partition("\n\n")[0].splitlines()[1:]]
+        assert sorted(set(verdicts) - set(VERDICTS)) == []
+        assert [int(count) for count in counts] == [len(verdicts), *(verdicts.count(verdict) for verdict in VERDICTS)]
+
+
 def completed(line):
     """What completion offers at the end of a line, one a line."""
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_WEFT_COMPLETE": "complete_bash"}

@@ -1,7 +1,8 @@
 """Look at every page of the site as a browser shows it: ``make docs``, then ``python tools/site_pictures.py FOLDER``.
 
-Takes a picture of each page at the width of a desktop and of a phone, and reports what is wrong with it: pictures that
-do not load, and tables, code and formulas that are cut off or widen the page. Needs Chromium and Playwright.
+Takes a picture of each page at the width of a desktop, of a phone and in the dark, and reports what is wrong with it:
+pictures that do not load, and tables, code and formulas that are cut off or widen the page. Needs Chromium and
+Playwright.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from threading import Thread
 from playwright.sync_api import sync_playwright
 
 SITE = Path(__file__).parents[1] / "site"
-WIDTHS = {"desktop": 1280, "phone": 390}
+VIEWS = {"desktop": (1280, "light"), "phone": (390, "light"), "dark": (1280, "dark")}
 WRONG = """() => {
     const wrong = [], width = document.documentElement.clientWidth;
     const whole = document.documentElement.scrollWidth;
@@ -55,8 +56,8 @@ def main(folder: Path) -> int:
     faults = 0
     with sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        for kind, width in WIDTHS.items():
-            tab = opened.new_page(viewport={"width": width, "height": 900})
+        for kind, (width, scheme) in VIEWS.items():
+            tab = opened.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             for page in pages:
                 tab.goto(f"http://127.0.0.1:{server.server_address[1]}/{page}/", wait_until="load")
                 wrong = tab.evaluate(WRONG)
@@ -67,7 +68,7 @@ def main(folder: Path) -> int:
                 tab.screenshot(path=folder / f"{name}.{kind}.png", full_page=True)
         opened.close()
     server.shutdown()
-    print(f"{len(pages)} pages at {len(WIDTHS)} widths, {faults} with something wrong; pictures in {folder}")
+    print(f"{len(pages)} pages, {len(VIEWS)} pictures each, {faults} with something wrong; pictures in {folder}")
     return faults
 
 
