@@ -153,7 +153,7 @@ test-reliability: $(VENV)/.ready  ## the long ones with counts: 1,000 kills, pow
 # WEFT_RAY_SEARCHES=5000 asks for as many searches after each kill; WEFT_RAY_TALLY=FILE keeps the counts.
 .PHONY: test-cluster
 test-cluster: $(VENV)/.cluster  ## a real Ray of three nodes on loopback, killed part by part, and a store that speaks S3
-	WEFT_TEST_RAY=1 $(BIN)/python -m pytest -q tests/cluster/test_ray.py tests/cluster/test_store.py
+	WEFT_TEST_RAY=1 $(BIN)/python tests/own_network.py $(BIN)/python -m pytest -q tests/cluster/test_ray.py tests/cluster/test_store.py
 
 lint: $(VENV)/.lint  ## ruff and mypy --strict
 	$(BIN)/ruff check .

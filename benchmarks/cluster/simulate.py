@@ -240,7 +240,7 @@ def read_measured(path: Path = MEASURED) -> dict[str, Any]:
     """Return what `run.py` and the benchmarks of engines measured."""
     found: dict[str, Any] = json.loads(path.read_text())
     (row,) = (row for row in found["costs"] if row["shards"] == 4 and row["alignment"] == "top-k:1")
-    each = max(row["cpu"] - row["direct"] - row["router"], 0.0) / row["shards"]
+    each = max(row["cpu"] - row["search"] - row["router"], 0.0) / row["shards"]
     return {**found, **ENGINES, "router_ms": row["router"], "shard_overhead_ms": each}
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +30,8 @@ from weft.errors import DataError, WeftError
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 SHARDS, REPLICAS, DOCUMENTS = 2, 2, 60
 REPLICA_NUMBER = SHARDS * REPLICAS
+HOST = "127.0.0.3"
+"""The address of the second node: the router is kept away from the head."""
 SEARCH, WRITE = "/v1/indexes/notes/search", "/v1/indexes/notes/documents"
 LONG = int(os.environ.get("WEFT_RAY_SEARCHES", "100"))
 """Searches that are waited for after each kill; `make test-cluster` asks for more."""
@@ -92,10 +95,10 @@ def store(nodes, tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(nodes, store, tmp_path_factory):
     port = free_port()
-    arguments = ("--replicas", REPLICAS, "--name", "notes", "--port", port, "--folder", tmp_path_factory.mktemp("here"))
-    said = weft_cluster(nodes, "serve", store.url, *arguments)
-    assert said == f"notes: version 1, {SHARDS} shards, {REPLICAS} replicas each, at http://127.0.0.1:{port}\n"
-    yield f"http://127.0.0.1:{port}"
+    arguments = ["--shards", SHARDS, "--replicas", REPLICAS, "--name", "notes", "--host", HOST, "--port", port]
+    said = weft_cluster(nodes, "serve", store.url, *arguments, "--folder", tmp_path_factory.mktemp("here"))
+    assert said == f"notes: version 1, {SHARDS} shards, {REPLICAS} replicas each, at http://{HOST}:{port}\n"
+    yield f"http://{HOST}:{port}"
     assert weft_cluster(nodes, "down", "--name", "notes") == f"notes: {REPLICA_NUMBER + 1} servers stopped\n"
 
 
@@ -107,7 +110,7 @@ class Load:
         self.good, self.bad, self.wrong = 0, [], []
         self.written, self.unwritten = [], []
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=one) for one in (self._search, self._write)]
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._search, self._write)]
 
     def _post(self, http, path, body):
         answer = http.post(path, json=body)
@@ -178,9 +181,10 @@ class Load:
 
     def more(self, number):
         """Wait for so many more good answers."""
-        until = self.good + number
+        until, late = self.good + number, time.monotonic() + 300 + number
         while self.good < until:
             assert all(thread.is_alive() for thread in self._threads)
+            assert time.monotonic() < late, self.bad[-3:]
             time.sleep(0.02)
 
 
@@ -207,9 +211,19 @@ def test_what_cannot_be_is_one_line(nodes, store, tmp_path):
     assert "9 replicas need as many nodes; the cluster has 3" in weft_cluster(
         nodes, "serve", store.url, "--replicas", 9, code=1
     )
+    keys = tmp_path / "keys"
+    keys.write_text("one read a-key-of-enough-characters\n")
+    assert "no node has the address 10.9.9.9; there are 127.0.0.2, 127.0.0.3, 127.0.0.4" in weft_cluster(
+        nodes, "serve", store.url, "--host", "10.9.9.9", "--keys", keys, code=1
+    )
+    assert f"has {SHARDS} shards, not 7" in weft_cluster(nodes, "serve", store.url, "--shards", 7, code=1)
     with control.joined(nodes.address):
         with pytest.raises(DataError, match="no version 7; it has 1"):
             control.serve("other", store.url, version=7)
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(WeftError, match="cannot listen on"):
+            control.serve("other", store.url, replicas=1, port=taken.getsockname()[1])
+        with pytest.raises(DataError, match="a worker cannot have 1 GPUs: the nodes have at most 0"):
+            control.build([write(tmp_path / "source")], store.url, 2, gpus=1)
         with pytest.raises(DataError, match="nothing is published"):
             control.serve("other", str(tmp_path / "empty"))
         with pytest.raises(DataError, match="no cluster serves 'nobody'"):
@@ -220,8 +234,6 @@ def test_what_cannot_be_is_one_line(nodes, store, tmp_path):
 
 
 def test_whoever_has_no_token_is_refused(nodes, store):
-    import socket
-
     with socket.create_connection(("127.0.0.2", nodes.port), 5):
         pass  # it is there
     command = [sys.executable, "-m", "weft", "cluster", "status", "--address", nodes.address]

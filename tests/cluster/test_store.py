@@ -3,10 +3,12 @@
 import http.server
 import shutil
 import threading
+from datetime import timedelta
 
 import pytest
 
 from weft import Index, TextIndex, TokenVectors
+from weft.cluster import blobs
 from weft.cluster.blobs import FolderBlobs
 from weft.cluster.store import PublishedElsewhereError, ShardStore
 from weft.errors import CorruptIndexError, DataError, StorageError
@@ -110,6 +112,38 @@ def test_a_missing_file_leaves_the_last_good_version(filled):
         filled.manifest(2)
 
 
+def test_damage_in_a_service_leaves_the_last_good_version(s3, parts, tmp_path):
+    import obstore
+    from obstore.store import from_url
+
+    store = ShardStore(f"{s3}/{tmp_path.name}")
+    raw = from_url(store.url, client_options={"allow_http": True})  # which can replace and delete
+    shards = [store.put_shard(path.stem, path) for path in parts]
+    for at in range(3):
+        store.publish(shards[: at + 1], parent=at or None)
+    manifest = store.blobs.read("versions/00000003.json")
+    obstore.put(raw, "versions/00000003.json", manifest[: len(manifest) // 2])
+    assert store.latest().version == 2
+    with pytest.raises(CorruptIndexError, match=r"s3://.*/versions/00000003\.json: damaged: it is not whole"):
+        store.manifest(3)
+    obstore.delete(raw, f"{shards[1].prefix}/catalogue.sqlite")
+    assert store.latest().version == 1
+    with pytest.raises(CorruptIndexError, match=r"catalogue\.sqlite of version 2 is missing"):
+        store.manifest(2)
+
+
+def test_what_cannot_be_read_is_one_error(filled, tmp_path):
+    shard = filled.latest().shards[0]
+    for key in ("versions/00000002.json", f"{shard.prefix}/catalogue.sqlite"):
+        (filled.blobs.folder / key).unlink()
+        (filled.blobs.folder / key).mkdir()  # which cannot be read, whoever asks
+    with pytest.raises(StorageError, match=r"00000002\.json cannot be read: Is a directory"):
+        filled.manifest(2)
+    with pytest.raises(StorageError, match=r"catalogue\.sqlite cannot be read: Is a directory"):
+        filled.fetch_shard(shard, tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+
+
 def test_a_changed_byte_is_found_before_anything_is_served(filled, tmp_path):
     shard = filled.latest().shards[0]
     path = filled.blobs.folder / shard.prefix / "catalogue.sqlite"
@@ -186,20 +220,47 @@ class Failing(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_service_that_fails_is_one_error(monkeypatch):
+class Silent(http.server.BaseHTTPRequestHandler):
+    """One that takes requests and does not answer them, until the test is over."""
+
+    over = threading.Event()
+
+    def _wait(self):
+        self.over.wait(60)
+
+    do_GET = do_PUT = do_HEAD = _wait  # noqa: N815
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def service(request, monkeypatch):
+    """A bucket of a service that answers as a handler does."""
     pytest.importorskip("obstore", reason="obstore is not installed")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), request.param)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    try:
-        with pytest.raises(StorageError, match=r"s3://notes.*cannot be listed"):
-            ShardStore("s3://notes").latest()
-    finally:
-        server.shutdown()
-        server.server_close()
+    yield "s3://notes"
+    Silent.over.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("service", [Failing, Silent], indirect=True)
+def test_a_service_that_fails_or_is_silent_is_one_error(service, monkeypatch):
+    monkeypatch.setattr(blobs, "TIMEOUT", timedelta(seconds=0.5))
+    monkeypatch.setattr(blobs, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)})
+    store = ShardStore(service)
+    with pytest.raises(StorageError, match=r"s3://notes.*cannot be listed"):
+        store.latest()
+    with pytest.raises(StorageError, match=r"s3://notes/versions/00000001\.json cannot be read"):
+        store.manifest(1)
+    with pytest.raises(StorageError, match=r"s3://notes/current/1 cannot be written"):
+        store.blobs.create("current/1", b"")
 
 
 def test_other_addresses_are_refused():

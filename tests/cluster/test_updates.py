@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from cluster_processes import Running
+from weft.cluster.blobs import FolderBlobs
 from weft.cluster.building import Job, build_shard, publish
 from weft.cluster.log import ShardLog
 from weft.cluster.placing import shard_of
@@ -282,6 +283,27 @@ def test_a_replica_serves_what_it_has_while_the_store_fails(built, tmp_path):
         texts.logged.catch_up()
         assert "beside" in texts
         assert len(texts) > before
+
+
+def test_a_slow_store_holds_up_no_search(built, tmp_path):
+    asked, goes_on = threading.Event(), threading.Event()
+
+    class Slow(FolderBlobs):
+        def read(self, key):
+            asked.set()
+            assert goes_on.wait(60)
+            return super().read(key)
+
+    with open_replica(built, 0, tmp_path / "a") as texts:
+        texts.logged.log._blobs = Slow(built.blobs.folder)
+        follower = threading.Thread(target=texts.logged.catch_up)
+        follower.start()
+        try:
+            assert asked.wait(60)
+            assert texts.search("ships", 5)  # while the store does not answer
+        finally:
+            goes_on.set()
+            follower.join()
 
 
 class Unreachable:

@@ -160,6 +160,9 @@ def index(
 @cluster.command("serve")
 def serve(
     store: Store,
+    shards: Annotated[
+        int | None, typer.Option("--shards", min=1, help="How many the version must have; by default any number.")
+    ] = None,
     replicas: Annotated[int, typer.Option("--replicas", min=1, help="Replicas of each shard, on different nodes.")] = 2,
     version: Annotated[int | None, typer.Option("--version", help="By default the newest.")] = None,
     host: Host = "127.0.0.1",
@@ -180,6 +183,7 @@ def serve(
             name,
             store,
             replicas=replicas,
+            shards=shards,
             version=version,
             host=host,
             port=port,

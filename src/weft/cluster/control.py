@@ -17,9 +17,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from weft.cluster.building import Job, build_shard, find_codebook, publish
 from weft.cluster.current import current, set_current
 from weft.cluster.manifest import Manifest
-from weft.cluster.ray_actors import ASKED, NAMESPACE, ROUTER, RouterActor, node_ids, replica_name, start_replicas
+from weft.cluster.ray_actors import (
+    ASKED,
+    NAMESPACE,
+    ROUTER,
+    RouterActor,
+    addresses,
+    node_ids,
+    replica_name,
+    start_replicas,
+)
 from weft.cluster.store import ShardStore
 from weft.errors import DataError, WeftError
+from weft.serving.naming import is_loopback
 
 WARM_SECONDS = 600.0
 
@@ -148,6 +158,7 @@ def serve(
     store: str,
     *,
     replicas: int = 2,
+    shards: int | None = None,
     version: int | None = None,
     host: str = "127.0.0.1",
     port: int = 8080,
@@ -158,14 +169,19 @@ def serve(
     cpus: float = 0.0,
     seconds: float = WARM_SECONDS,
 ) -> Serving:
-    """Start replicas of every shard and a router; return when it answers."""
+    """Start replicas of every shard and a router; return when it answers.
+
+    The router is on the node whose address `host` is; for this machine's own, on the node that this is called on.
+    """
     there = _router_of(name)
     if there is not None and (at := ray.get(there.url.remote(), timeout=60)):
         raise WeftError(f"{name!r} is served already, at {at}: weft cluster roll, or weft cluster down first")
     where = ShardStore(store)
     chosen = version if version is not None else current(where) or where.latest().version
-    shards = len(where.manifest(chosen).shards)
-    nodes = node_ids()
+    made = len(where.manifest(chosen).shards)
+    if shards is not None and shards != made:
+        raise DataError(f"version {chosen} of {store} has {made} shards, not {shards}: weft cluster index makes them")
+    nodes, router_node = node_ids(), _node_at(host)
     if replicas > len(nodes):  # refused before anything is started
         raise DataError(f"{replicas} replicas need as many nodes; the cluster has {len(nodes)}")
     settings: dict[str, Any] = {
@@ -184,12 +200,30 @@ def serve(
         num_cpus=0,
         memory=ASKED,
         max_concurrency=4,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[0], soft=True),
+        scheduling_strategy=NodeAffinitySchedulingStrategy(router_node, soft=True),
     ).remote(name, settings)
     settings = ray.get(router.settings.remote(), timeout=seconds)
-    _warm(_replicas_of(name, chosen, shards, settings), seconds)
-    (url,) = _warm([router], seconds)
-    return Serving(url, chosen, shards, settings["replicas"])
+    try:
+        *_, url = _warm([*_replicas_of(name, chosen, made, settings), router], seconds, patient=False)
+    except CannotServeError:
+        down(name)
+        raise
+    return Serving(url, chosen, made, settings["replicas"])
+
+
+class CannotServeError(WeftError):
+    """A server says why it cannot start."""
+
+
+def _node_at(host: str) -> str:
+    """Return the node whose router can listen at an address."""
+    alive, known = node_ids(), addresses()
+    for node in alive:
+        if known[node] == host:
+            return node
+    if is_loopback(host):
+        return str(ray.get_runtime_context().get_node_id())
+    raise DataError(f"no node has the address {host}; there are {', '.join(sorted(known[node] for node in alive))}")
 
 
 def _replicas_of(name: str, version: int, shards: int, settings: Mapping[str, Any]) -> list[Any]:
@@ -197,8 +231,8 @@ def _replicas_of(name: str, version: int, shards: int, settings: Mapping[str, An
     return start_replicas(name, settings["store"], version, shards, settings["replicas"], **options)
 
 
-def _warm(actors: Sequence[Any], seconds: float) -> list[str]:
-    """Return the addresses of servers once all of them are warm."""
+def _warm(actors: Sequence[Any], seconds: float, *, patient: bool = True) -> list[str]:
+    """Return the addresses of servers once all of them are warm; one that cannot start tries again, if `patient`."""
     until = time.monotonic() + seconds
     urls = [""] * len(actors)
     while not all(urls):
@@ -206,8 +240,12 @@ def _warm(actors: Sequence[Any], seconds: float) -> list[str]:
             raise WeftError(f"{urls.count('')} of {len(urls)} servers were not ready within {seconds:g} seconds")
         for at, actor in enumerate(actors):
             if not urls[at]:
+                problem = ""
                 with contextlib.suppress(ray.exceptions.RayError):
                     urls[at] = ray.get(actor.url.remote(1.0), timeout=60)
+                    problem = "" if patient else ray.get(actor.problem.remote(), timeout=60)
+                if problem:
+                    raise CannotServeError(problem)
     return urls
 
 

@@ -53,7 +53,9 @@ def command(host: str, *, join: str | None, port: int = PORT, more: Sequence[str
     >>> command("10.0.0.2", join="10.0.0.1:6379", more=["--num-gpus=1"])[3:]
     ['start', '--block', '--node-ip-address=10.0.0.2', '--address=10.0.0.1:6379', '--num-gpus=1']
     """
-    role = ["--head", f"--port={port}", "--include-dashboard=false"] if join is None else [f"--address={join}"]
+    # The monitor, which asks clouds for machines, would show its metrics to everybody.
+    head = ["--head", f"--port={port}", "--include-dashboard=false", "--no-monitor"]
+    role = head if join is None else [f"--address={join}"]
     ray = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
     return [*ray, "start", "--block", f"--node-ip-address={host}", *role, *more]
 

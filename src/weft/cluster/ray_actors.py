@@ -31,6 +31,8 @@ LOOK_SECONDS = 0.5
 ASKED = 2**20
 """Bytes that servers ask Ray for: of an actor that asks for nothing it ignores the node. CPU would make a replica that
 is restarted wait for the end of a build."""
+TOLD_SECONDS = 3.0
+"""How long a server that cannot start is there to say why."""
 _log = logging.getLogger("weft.cluster")
 
 
@@ -55,12 +57,14 @@ class _Server:
             from weft.serving import running
             from weft.serving.naming import listening
 
+            listener = listening(host, port, listen=False)  # who has the address already is told at once
             server = make()
             running.check_exposed(host, server.keys)
-            running.run(server, listening(host, port), ready=self._announce)
+            running.run(server, listener, ready=self._announce)
         except BaseException as error:
             self.problem = str(error) or type(error).__name__
             _log.error("a server ended: %s", self.problem)
+            time.sleep(TOLD_SECONDS)
         os._exit(1)  # Ray starts the actor again
 
     def _announce(self, address: str) -> None:
@@ -110,6 +114,10 @@ class ReplicaActor:
         """Return where it serves; empty as long as it is not warm."""
         return self._server.wait(seconds)
 
+    def problem(self) -> str:
+        """Return why it cannot serve; empty if it can, or does not know yet."""
+        return self._server.problem
+
     def pid(self) -> int:
         """Return the process that serves."""
         return os.getpid()
@@ -131,6 +139,9 @@ class RouterActor:
         self._urls: list[tuple[str, ...]] = []
         self._routed: Any = None
         self._server = _Server()
+        # Where --host is a node's address, a router that was moved to another node has that one's.
+        own, host = str(ray.util.get_node_ip_address()), settings["host"]
+        at = own if host in addresses().values() else host
 
         def make() -> Any:
             from weft.cluster.routed import Routed
@@ -153,11 +164,11 @@ class RouterActor:
 
             self.version = version
             known = None if keys is None else Keys.parse(keys.splitlines(), "the router's keys")
-            server = Server({name: routed}, keys=known)
+            server = Server({name: routed}, keys=known, hosts=[at])
             threading.Thread(target=self._look, daemon=True).start()
             return server
 
-        self._server.start(make, settings["host"], settings["port"])
+        self._server.start(make, at, settings["port"])
 
     def settings(self) -> dict[str, Any]:
         """Return what the cluster was started with."""
@@ -205,6 +216,10 @@ class RouterActor:
         """Return its address; empty until it serves."""
         return self._server.wait(seconds)
 
+    def problem(self) -> str:
+        """Return why it cannot serve; empty if it can, or does not know yet."""
+        return self._server.problem
+
     def served(self) -> int:
         """Return the version that is served."""
         return self.version
@@ -219,6 +234,12 @@ def node_ids() -> list[str]:
     known: Any = ray.nodes()
     alive = [node for node in known if node["Alive"]]
     return [n["NodeID"] for n in sorted(alive, key=lambda n: ("node:__internal_head__" in n["Resources"], n["NodeID"]))]
+
+
+def addresses() -> dict[str, str]:
+    """Return the address of each node, those that are gone included."""
+    known: Any = ray.nodes()
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in known}
 
 
 def start_replicas(

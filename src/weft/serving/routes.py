@@ -153,6 +153,8 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     """Yield method, path, handler and the options of `Endpoint` for each route."""
     read: dict[str, Any] = {"needs": "read"}
     writes: dict[str, Any] = {"needs": "write", "seconds": limits.write_seconds, "writer": True}
+    for step, body in PARTS.items():  # first, as routes are tried in their order and each query of a router comes here
+        yield "POST", f"{INDEX}/parts/{step}", _part(step), {**read, "body": body, "packed": True}
     yield "GET", "/healthz", healthz, {"needs": None}
     yield "GET", "/readyz", readyz, {"needs": None}
     yield "GET", "/openapi.json", openapi, {"needs": None}
@@ -164,8 +166,6 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     yield "POST", f"{INDEX}/matching", matching, {**read, "body": schemas.FilterRequest}
     yield "POST", f"{INDEX}/fields", fields, {**read, "body": schemas.FilterRequest}
     yield "POST", f"{INDEX}/encode", encode, {**read, "body": schemas.EncodeRequest}
-    for step, body in PARTS.items():
-        yield "POST", f"{INDEX}/parts/{step}", _part(step), {**read, "body": body, "packed": True}
     yield "POST", f"{INDEX}/documents", add, {**writes, "body": bytes, "lines": True}
     yield "POST", f"{INDEX}/documents/delete", delete, {**writes, "body": schemas.DeleteRequest}
     yield "GET", INDEX + "/documents/{id:path}", get, read

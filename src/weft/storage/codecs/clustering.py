@@ -112,7 +112,7 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
 
 def number_of_cells(tokens: int) -> int:
     """Return how many cells suit a segment of so many tokens."""
-    return max(1, round(CELLS_PER_ROOT * tokens**0.5))
+    return max(1, round(CELLS_PER_ROOT * float(tokens) ** 0.5))
 
 
 def find_cells(codes: Bytes, count: int, rng: np.random.Generator) -> Bytes:
