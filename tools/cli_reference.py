@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from typing import Any
@@ -32,6 +33,13 @@ def reference() -> str:
     commands = app.registered_commands
     told = [(command.name, (inspect.getdoc(command.callback) or "").split("\n")[0]) for command in commands]
     told += [(group.typer_instance.info.name, group.typer_instance.info.help) for group in app.registered_groups]
+    for group in app.registered_groups:  # whose lists typer cuts off
+        before, heading, section = verbs.partition(f"## `weft {group.typer_instance.info.name}`")
+        for verb in group.typer_instance.registered_commands:
+            name = verb.name or verb.callback.__name__
+            line = f"* `{name}`: " + (inspect.getdoc(verb.callback) or "").split("\n")[0]
+            section = re.sub(rf"^\* `{name}`: .*$", line, section, count=1, flags=re.MULTILINE)
+        verbs = before + heading + section
     listed = "\n".join(f"| [`weft {name}`](#weft-{name}) | {line} |" for name, line in told)
     return f"{INTRODUCTION}\n| verb | |\n| --- | --- |\n{listed}\n\n## {verbs}"
 

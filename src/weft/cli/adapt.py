@@ -48,7 +48,7 @@ def adapt(
         Rule, typer.Option(help="careful: change only on clear evidence; paper: take the best on the examples.")
     ] = Rule.CAREFUL,
     certainty: Annotated[
-        float | None, typer.Option(help="How certain it must be that a change helps.", show_default="0.95")
+        float | None, typer.Option(help="How certain it must be that a change helps; default 0.95.")
     ] = None,
     candidates: Annotated[int, typer.Option(min=10, help="Documents to re-rank for each query.")] = 100,
     queries: QueriesOption = None,

@@ -117,8 +117,7 @@ def search(
     scoring: Annotated[
         str | None,
         typer.Option(
-            help="SEAL's scoring: log-odds (against the frequency in the corpus) or lm (the model alone).",
-            show_default="log-odds",
+            help="SEAL's scoring: log-odds (default; against the frequency in the corpus) or lm (the model alone).",
         ),
     ] = None,
     queries: QueryFile = None,
