@@ -81,6 +81,14 @@ def _floor_pairs(S: NDArray[np.float32], missing: NDArray[np.float32]) -> Hits:
     return max_pairs(np.where(imputed, -1, token), np.where(imputed, missing, found))
 
 
+def max_terms(tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32], z: float) -> list[Terms]:
+    """Return the terms of documents with one pair for each query token; both arrays are (N, n)."""
+    n = tokens.shape[1]
+    shared = {"query_token": np.arange(n, dtype=np.int32), "document": np.zeros(n, np.int64)}
+    rows = zip(tokens.astype(np.int32, copy=False), similarity.astype(np.float32, copy=False), strict=True)
+    return [Terms(Hits.trusted(**shared, document_token=row, similarity=found), z) for row, found in rows]
+
+
 def max_pairs(tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32]) -> Hits:
     """Return one pair for each query token, in their order."""
     return Hits.trusted(
