@@ -322,9 +322,9 @@ class CodedSegment(Segment):
         weighing: Weighing | None = None,
     ) -> NDArray[np.int32]:
         """Return the documents worth scoring, best first; raise the bar for other segments."""
-        later = bar.imputed is not None and plan.documents > allowed.number
-        share = allowed.number / plan.documents if later else 1.0
-        far = reach(self.size, effort, plan.k, allowed.number, share, weighing=weighing is not None)
+        later = bar.imputed is not None
+        share = allowed.number / plan.documents if plan.documents > allowed.number else 1.0
+        far = reach(self.size, effort, plan.k, allowed.number, share, later=later, weighing=weighing is not None)
         if weighing is not None:
             return self._candidates_weighed(rotated, allowed.mask, far, bar, weighing)
         return self.candidates(

@@ -83,7 +83,7 @@ class Reach(NamedTuple):
     """Of those, by their sketches"""
 
 
-def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, weighing: bool) -> Reach:
+def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, later: bool, weighing: bool) -> Reach:
     """Return how far a search for k documents looks.
 
     Parameters
@@ -97,7 +97,9 @@ def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, wei
     allowed : int
         Documents that a filter lets through.
     share : float
-        Their share of all documents searched, if other segments were searched before; 1 for the first.
+        Their share of the documents that are searched in all segments.
+    later : bool
+        Whether other segments were searched before, and have set a bar.
     weighing : bool
         Whether documents are found by what saliences weigh.
     """
@@ -112,9 +114,12 @@ def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, wei
         count = max(count, min(allowed, FEW))
         keep = max(keep, REFINE if size.sketched else count)
     elif share < 1:
-        # One of several segments, and not the first: the best centroids of all lie in each by its share.
+        # One of several segments: the best centroids and documents of all lie in each by its share. The first looks
+        # further, because what it reaches is the bar for the others.
         cells = max(round(cells * share**0.5), LEAST_CELLS)
-        k_prime = max(round(k_prime * share), LEAST_K_PRIME)
+        k_prime = max(round(k_prime * (share if later else share**0.5)), LEAST_K_PRIME)
         count = max(round(count * share**0.75), LEAST_CANDIDATES * k)
+        keep = max(round(keep * share**0.5), 4 * k)
+        count = max(count, keep)
     centroids = (effort.k_prime or k_prime) / size.tokens_per_centroid
     return Reach(round((effort.n_probe or cells) * min(widened, 2)), max(round(centroids * widened), 1), count, keep)
