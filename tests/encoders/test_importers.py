@@ -113,7 +113,7 @@ def test_a_name_of_the_hub_is_found_in_its_cache(tmp_path):
     encoder = Encoder.load("some/model", device="cpu", cache_folder=tmp_path / "cache", local_files_only=True)
     assert encoder.name == "model"
     check(encoder, answer, TEXTS[:2])
-    with pytest.raises(WeftError, match="some/other is neither a folder, nor"):
+    with pytest.raises(WeftError, match="some/other is neither a folder nor"):
         Encoder.load("some/other", cache_folder=tmp_path / "cache", local_files_only=True)
 
 
