@@ -29,6 +29,7 @@ import weft
 from results_file import RESULTS, write_section
 from weft.serving.vectors import to_base64
 from weft.sources.beir import DEMO, read_corpus
+from weft.storage.segments.writing import Shared
 
 NAME = "bench"
 SHARDS = (1, 2, 4)
@@ -82,6 +83,10 @@ def built(folder: Path, documents: int, shards: int) -> list[Path]:
     options = {"encoder_fingerprint": encoder.fingerprint, "salience_weighs": encoder.salience_weighs, "merge": "off"}
     indexes = [weft.Index.create(path, encoder.dim, **options) for path in drafts]
     for number, (rows, vectors) in enumerate(batches(documents, encoder.dim)):
+        if number == 0 and shards > 1:  # as in a build, where shards share what a sample tells
+            shared = Shared.of(vectors, documents * vectors.n_tokens // len(vectors) // shards)
+            for index in indexes:
+                index.merging.shared = shared
         indexes[number % shards].add(rows, vectors)
     for index, draft, path in zip(indexes, drafts, paths, strict=True):
         index.compact()

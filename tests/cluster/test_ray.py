@@ -1,5 +1,6 @@
 """A real Ray of several nodes on this machine: built, served, rolled; nodes, replicas, router and head killed."""
 
+import contextlib
 import json
 import os
 import signal
@@ -102,6 +103,13 @@ def url(nodes, store, tmp_path_factory):
     assert weft_cluster(nodes, "down", "--name", "notes") == f"notes: {REPLICA_NUMBER + 1} servers stopped\n"
 
 
+def counted(row):
+    print(json.dumps(row))
+    if TALLY:
+        with open(TALLY, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 class Load:
     """Searches and writes that go on beside what is done: how many were answered, how many not, how many wrong."""
 
@@ -167,10 +175,7 @@ class Load:
                 **{"wrong": len(self.wrong), "writes": len(self.written) + len(self.unwritten)},
                 **{"refused": len(self.unwritten), "seconds": round(self._seconds, 1)},
             }
-            print(json.dumps(row))
-            if TALLY:
-                with open(TALLY, "a") as file:
-                    file.write(json.dumps(row) + "\n")
+            counted(row)
             assert not self.wrong
             with weft.connect(self.url) as remote:
                 until = time.monotonic() + 60  # replicas follow within half a second
@@ -317,6 +322,22 @@ def test_a_killed_head_comes_back(nodes, url, store, expected):
             assert version_served() == 3
             load.back()
     assert len(load.bad) <= (load.good + len(load.bad)) // 1000, load.bad[:3]
+
+
+def test_a_router_whose_node_dies_is_found_elsewhere(nodes, joined, url, expected):
+    victim, begun = nodes.having(pid_of("router")), time.monotonic()
+    nodes.kill(victim)
+    found = []
+    while not found:
+        assert time.monotonic() < begun + 180
+        with (
+            contextlib.suppress(WeftError, ray.exceptions.RayError),
+            weft.connect(f"ray://{nodes.address}/notes", timeout=5) as remote,
+        ):
+            found = remote.search(query_of(7), 3, alignment="top-k:1", exact=True)
+    assert [(match.id, match.score) for match in found] == expected[7]
+    counted({"what": "the router's node", "seconds": round(time.monotonic() - begun, 1)})
+    nodes.start(victim)
 
 
 def test_a_node_killed_in_the_middle_of_a_build(nodes, joined, tmp_path):

@@ -1,6 +1,7 @@
 """Writes through a router: durable when answered, seen by every replica, and by a reader that asks for them at once."""
 
 import asyncio
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -337,6 +338,24 @@ def test_a_node_without_a_token_is_one_line(tmp_path):
     assert head["RAY_AUTH_MODE"] == "token"  # whatever was set
     assert head["RAY_gcs_storage_path"] == str(tmp_path / "head")
     assert "--node-ip-address=10.0.0.7" in command("10.0.0.7", join=None)
+
+
+@pytest.mark.parametrize(("mode", "shown"), [(None, "token"), ("disabled", "disabled")])
+def test_whoever_has_a_token_shows_it(tmp_path, monkeypatch, mode, shown):
+    from weft.cluster.nodes import show_token
+
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that what is set here is gone after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    show_token()
+    assert "RAY_AUTH_MODE" not in os.environ
+    if mode is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("one for all")
+    show_token()
+    assert os.environ["RAY_AUTH_MODE"] == shown
 
 
 def test_a_damaged_entry_is_told(tmp_path):

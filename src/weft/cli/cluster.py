@@ -103,6 +103,9 @@ Address = Annotated[str, typer.Option("--address", envvar="RAY_ADDRESS", help="T
 
 
 def _control() -> Any:
+    from weft.cluster import nodes
+
+    nodes.show_token()
     try:
         from weft.cluster import control
     except ModuleNotFoundError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from weft.cluster import nodes
 from weft.errors import invalid, missing_extra
 from weft.serving import AsyncRemoteIndex, RemoteIndex
 from weft.serving.client import TIMEOUT
@@ -50,6 +51,7 @@ def _found(url: str) -> str:
     name = parts.path.strip("/") or "index"
     if not parts.netloc or "/" in name:
         raise invalid("url", "connect", "ray://HOST:PORT/NAME, such as ray://10.0.0.1:6379/notes", url)
+    nodes.show_token()
     try:
         from weft.cluster import control
     except ModuleNotFoundError as error:

@@ -47,7 +47,9 @@ def joined(address: str = "auto") -> Iterator[None]:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0]
-        raise WeftError(f"no Ray cluster at {address}: weft cluster up, or ray start ({first})") from None
+        raise WeftError(
+            f"no Ray cluster at {address}, or its token is another one: weft cluster up, or ray start ({first})"
+        ) from None
     try:
         yield
     finally:
@@ -105,6 +107,7 @@ def build(
     if todo:
         import ray.data
 
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # `told` says how far it is
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False

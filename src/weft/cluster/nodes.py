@@ -30,8 +30,7 @@ def environment(given: Mapping[str, str], *, storage: Path | None = None) -> dic
     >>> environment({"RAY_AUTH_TOKEN": "one for all nodes"})["RAY_AUTH_MODE"]
     'token'
     """
-    own_file = Path(given.get("HOME", "/")) / TOKEN_FILE
-    if not (given.get("RAY_AUTH_TOKEN") or given.get("RAY_AUTH_TOKEN_PATH") or own_file.is_file()):
+    if not has_token(given):
         raise DataError("no token: run ray get-auth-token --generate, and copy ~/.ray/auth_token to every machine")
     made = {
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(RECONNECT_SECONDS),
@@ -43,6 +42,18 @@ def environment(given: Mapping[str, str], *, storage: Path | None = None) -> dic
     if storage is not None:
         made |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(storage)}
     return made
+
+
+def has_token(given: Mapping[str, str]) -> bool:
+    """Tell whether there is a token, in an environment or in a file of the home folder."""
+    own_file = Path(given.get("HOME", "/")) / TOKEN_FILE
+    return bool(given.get("RAY_AUTH_TOKEN") or given.get("RAY_AUTH_TOKEN_PATH") or own_file.is_file())
+
+
+def show_token() -> None:
+    """Let Ray show the token, if there is one, to the cluster that is joined. Call it before Ray is imported."""
+    if has_token(os.environ):
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def command(host: str, *, join: str | None, port: int = PORT, more: Sequence[str] = ()) -> list[str]:
