@@ -1,5 +1,6 @@
 """Servers that die under a router: the other replica answers; without one, a clear error or an answer that says so."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ import httpx2
 import pytest
 
 from cluster_processes import Running
+from weft import Index
 
 SEARCH = "/v1/indexes/index/search"
 SERVE = ("--port", 0, "--threads", 1, "--no-page", "--read-only")
@@ -63,6 +65,19 @@ def test_bad_addresses_are_one_line(shard, said):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert said in done.stderr.splitlines()[-1]
+
+
+def test_shards_of_other_models_are_one_line(parts, tmp_path):
+    other = shutil.copytree(parts[1], tmp_path / "other.weft")
+    with Index.open(other) as index:
+        index.remember_alignment("top-k:2")
+    shards = [Running("serve", path, *SERVE) for path in (parts[0], other)]
+    try:
+        with pytest.raises(pytest.fail.Exception, match="shards of one index must agree in alignment; these have"):
+            Running("cluster", "route", *[a for one in shards for a in ("--shard", one.url)], "--port", 0)
+    finally:
+        for one in shards:
+            one.stop()
 
 
 @pytest.mark.parametrize("key", [None, "right", "wrong"])
