@@ -322,8 +322,7 @@ class Hits:
     def trusted(cls, **arrays: Any) -> Hits:
         """Take arrays known to be valid as they are; a search makes many small ones."""
         made = object.__new__(cls)
-        for name in ("query_token", "document", "document_token", "similarity", "weight"):
-            object.__setattr__(made, name, arrays.get(name))
+        vars(made).update(_NO_HITS | arrays)
         return made
 
     def __len__(self) -> int:
@@ -333,6 +332,9 @@ class Hits:
         """Return the hits within one document."""
         keep = self.document == document
         return Hits.trusted(**{name: value[keep] for name, value in vars(self).items() if value is not None})
+
+
+_NO_HITS = dict.fromkeys(Hits.__dataclass_fields__)
 
 
 def contributions(pairs: Hits, z: float) -> NDArray[np.float64]:

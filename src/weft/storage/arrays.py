@@ -209,6 +209,7 @@ class Arrays:
             raise self._corrupt("checksum of the list of checksums")
         self._sums = np.frombuffer(listed, "<u4")
         self._verified = np.full(blocks, self.trusted)
+        self._whole = self.trusted  # all blocks were checked: searches need not look which
 
     def _place(
         self, dtype: str, shape: list[int], start: int, nbytes: int
@@ -248,6 +249,8 @@ class Arrays:
 
     def verify(self, name: str | None = None, start: int = 0, stop: int | None = None) -> None:
         """Check the blocks of one array's rows start:stop (or of the whole file) that were not checked before."""
+        if self._whole:
+            return
         if name is None:
             first, last = self._data_start, self._end
         else:
@@ -259,10 +262,13 @@ class Arrays:
             self._verify_blocks(
                 np.arange((first - self._data_start) // self._block, (last - 1 - self._data_start) // self._block + 1)
             )
+        self._whole = name is None
 
     def verify_rows(self, name: str, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         """Check the blocks under many row ranges at once, empty ranges ignored."""
         check_stop()  # all long work reads rows, part after part
+        if self._whole:
+            return
         _, shape, begin, nbytes = self._places[name]
         row = nbytes // shape[0] if shape and shape[0] else 0
         some = stops > starts
