@@ -33,6 +33,7 @@ def build(folder: Path, documents: int) -> None:
         for rows, vectors in batches(documents, encoder.dim):
             index.add(rows, vectors)
         index.compact()
+        index.remember_alignment(encoder.alignment or index.alignment)  # as an index made from texts does
     partial.rename(folder)
 
 

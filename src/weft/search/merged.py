@@ -135,7 +135,8 @@ def _sums(terms: Sequence[Terms]) -> NDArray[np.float32]:
     if len(counts) == 1 and all(pairs.weight is None for pairs, _ in terms) and len({z for _, z in terms}) == 1:
         together = Hits.trusted(similarity=np.concatenate([pairs.similarity for pairs, _ in terms]))
         added = contributions(together, terms[0].z)  # all at once, where they are alike
-        return added.reshape(len(terms), -1).sum(axis=1).astype(np.float32)
+        scores: NDArray[np.float32] = added.reshape(len(terms), -1).sum(axis=1).astype(np.float32)
+        return scores
     return np.array([contributions(*term).sum() for term in terms], dtype=np.float32)
 
 
