@@ -269,9 +269,8 @@ class Bench:
             + ", ".join(f"{name} {version(name)}" for name in packages)
             + f". Load average before each part: {loads}.",
             f"Command: `make bench-serving`. {documents:,} documents, texts real, vectors synthetic; bundled model; "
-            f"k = 10 with texts, metadata and spans, scored by `{own}` unless another alignment is named; {self.seconds:g} s "
-            f"each; the load runs in a second process on the "
-            "same cores. CPU is the server's for each request; requests a second per core are what that allows.",
+            f"k = 10 with texts, metadata and spans, scored by `{own}` unless another alignment is named; "
+            f"{self.seconds:g} s each; the load runs in a second process on the same cores. CPU is the server's for each request; requests a second per core are what that allows.",
             "",
             row("queries", "clients", *head),
             row(*["---"] * 9),
