@@ -2,8 +2,12 @@
 
 import re
 import subprocess
+import tomllib
 from importlib.metadata import metadata, version
 from pathlib import Path
+
+import pytest
+import yaml
 
 import weft
 from weft.errors import missing_extra
@@ -36,3 +40,30 @@ def test_the_installed_distribution():
     assert metadata("weft-search")["Name"] == "weft-search"
     assert weft.__version__ == version("weft-search")
     assert str(missing_extra("torch", "torch", "training")).endswith("pip install 'weft-search[torch]'")
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changes, re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    assert {released[0], cited, weft.__version__} == {project["version"]}
+    assert changes.index("## [Unreleased]") < changes.index(f"## [{released[0]}]")
+
+
+def test_workflows_ask_for_what_exists():
+    files = sorted((ROOT / ".github").rglob("*.yml"))
+    if not files:
+        pytest.skip("needs a git checkout: an sdist has no workflows")
+    workflows = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in files}
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"tests", "wheels", "docs"} <= set(workflows)
+    asked = []
+    for workflow in workflows.values():
+        for job in (workflow.get("jobs") or {}).values() if isinstance(workflow, dict) else ():
+            chosen = job.get("strategy", {}).get("matrix", {}).get("target", [])
+            for step in job["steps"]:
+                asked += re.findall(r"make ([\w-]+)", step.get("run", ""))
+            asked += chosen
+    assert {"lint", "test", "docs", "test-wheel"} <= set(asked)
+    assert sorted(set(asked) - targets) == []
