@@ -270,7 +270,8 @@ class Bench:
             + f". Load average before each part: {loads}.",
             f"Command: `make bench-serving`. {documents:,} documents, texts real, vectors synthetic; bundled model; "
             f"k = 10 with texts, metadata and spans, scored by `{own}` unless another alignment is named; "
-            f"{self.seconds:g} s each; the load runs in a second process on the same cores. CPU is the server's for each request; requests a second per core are what that allows.",
+            f"{self.seconds:g} s each; the load runs in a second process on the same cores. "
+            "CPU is the server's for each request; requests a second per core are what that allows.",
             "",
             row("queries", "clients", *head),
             row(*["---"] * 9),
