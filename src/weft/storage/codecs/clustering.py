@@ -12,6 +12,7 @@ What was tried, and why this won, is in docs/notes/engine.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -112,7 +113,7 @@ def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
 
 def number_of_cells(tokens: int) -> int:
     """Return how many cells suit a segment of so many tokens."""
-    return max(1, round(CELLS_PER_ROOT * float(tokens) ** 0.5))
+    return max(1, round(CELLS_PER_ROOT * math.sqrt(tokens)))
 
 
 def find_cells(codes: Bytes, count: int, rng: np.random.Generator) -> Bytes:
