@@ -155,6 +155,11 @@ test-reliability: $(VENV)/.ready  ## the long ones with counts: 1,000 kills, pow
 test-cluster: $(VENV)/.cluster  ## a real Ray of three nodes on loopback, killed part by part, and a store that speaks S3
 	WEFT_TEST_RAY=1 $(BIN)/python tests/own_network.py $(BIN)/python -m pytest -q tests/cluster/test_ray.py tests/cluster/test_store.py
 
+.PHONY: test-cluster-short
+test-cluster-short: $(VENV)/.cluster  ## the same in two minutes: built, served, written, a writer, the router and a node killed; S3
+	WEFT_TEST_RAY=1 WEFT_RAY_SEARCHES=50 $(BIN)/python tests/own_network.py $(BIN)/python -m pytest -q -m "not slow" \
+		tests/cluster/test_ray.py tests/cluster/test_store.py
+
 lint: $(VENV)/.lint  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

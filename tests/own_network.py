@@ -30,7 +30,20 @@ def enter():
     return True
 
 
+def allowed():
+    """Try it in another process: one that got half of the way has no network at all."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if enter() else 1)
+        except OSError:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
 if __name__ == "__main__":
-    if not enter():
+    if allowed():
+        enter()
+    else:
         print("no network of its own: the system does not allow it", file=sys.stderr)
     os.execvp(sys.argv[1], sys.argv[1:])

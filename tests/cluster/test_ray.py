@@ -238,6 +238,7 @@ def test_what_cannot_be_is_one_line(nodes, store, tmp_path):
         assert control.down("other") == 0  # nothing was begun
 
 
+@pytest.mark.slow  # Ray tries for twenty seconds
 def test_whoever_has_no_token_is_refused(nodes, store):
     with socket.create_connection(("127.0.0.2", nodes.port), 5):
         pass  # it is there
@@ -308,6 +309,7 @@ def _is_there(version, shard):
         return False
 
 
+@pytest.mark.slow
 def test_a_killed_head_comes_back(nodes, url, store, expected):
     with control.joined(nodes.address):
         compact(store)
@@ -324,6 +326,7 @@ def test_a_killed_head_comes_back(nodes, url, store, expected):
     assert len(load.bad) <= (load.good + len(load.bad)) // 1000, load.bad[:3]
 
 
+@pytest.mark.slow
 def test_a_router_whose_node_dies_is_found_elsewhere(nodes, joined, url, expected):
     victim, begun = nodes.having(pid_of("router")), time.monotonic()
     nodes.kill(victim)
@@ -340,6 +343,7 @@ def test_a_router_whose_node_dies_is_found_elsewhere(nodes, joined, url, expecte
     nodes.start(victim)
 
 
+@pytest.mark.slow
 def test_a_node_killed_in_the_middle_of_a_build(nodes, joined, tmp_path):
     done = threading.Event()
 
