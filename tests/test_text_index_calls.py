@@ -56,6 +56,35 @@ def test_a_misspelt_keyword_is_a_type_error(tmp_path):
     assert "program.py:5" not in done.stdout
 
 
+HALF = "half a character: \ud800"
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [{"x": HALF}, {HALF: "x"}, {5: "x"}, {"x": 5}, [HALF], [Document("x", "y", {"a": HALF})], [Document("x", "y", 7)],
+     [Document("x", "y", {"a": {1, 2}})], [Document("x", "y", {"a": 10**5000})], 5, None, b"bytes", [("id", "text")]],
+)  # fmt: skip
+def test_documents_that_are_none(index, documents):
+    with pytest.raises(InvalidParameterError) as error:
+        index.add(documents)
+    assert "\n" not in str(error.value)
+    assert len(index) == len(TEXTS)
+
+
+def test_metadata_with_numbers_for_names(index):
+    metadata = {1: "one", "a": 2}
+    assert index.add([Document("x", "y", metadata)]).added == 1
+    assert index.add([Document("x", "y", metadata)]).unchanged == 1
+
+
+@pytest.mark.parametrize("name", [5, None, [5], ["mars", 5]])
+def test_ids_that_are_none(index, name):
+    for use in (index.get, index.delete):
+        with pytest.raises(InvalidParameterError, match="'id' parameter"):
+            use(name)
+    assert len(index) == len(TEXTS)
+
+
 def test_one_query_or_many(index):
     with pytest.raises(InvalidParameterError, match="search_many takes several"):
         index.search(["a", "b"])

@@ -5,6 +5,7 @@ Each takes the name of the parameter and of its owner, for the message.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -102,13 +103,13 @@ def check_count(value: Any, parameter: str, owner: str, most: int | None = None)
 
 def check_fraction(value: Any, parameter: str, owner: str) -> float:
     """Return the value as a float; refuse anything outside (0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 1:  # type: ignore[operator]
         raise invalid(parameter, owner, "a number in (0, 1]", value)
     return float(value)
 
 
 def check_positive(value: Any, parameter: str, owner: str) -> float:
     """Return the value as a float; refuse anything but a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= sys.float_info.max:  # type: ignore[operator]
         raise invalid(parameter, owner, "a finite number > 0", value)
     return float(value)

@@ -113,4 +113,5 @@ def _brief(value: object) -> str:
     except (ValueError, RecursionError):  # integers of thousands of digits, lists in lists without end
         text = f"a {type(value).__name__}"
     text = text.encode("utf-8", "backslashreplace").decode()  # half a character cannot be printed
+    text = " ".join(text.split()) if "\n" in text else text  # an array's lines
     return text if len(text) <= 200 else text[:197] + "..."

@@ -75,6 +75,28 @@ def test_documents_that_are_none(index, document):
         index.add([document], tokens())
 
 
+@pytest.mark.parametrize("vectors", [[np.ones((2, DIM))], [[1.0, [2.0]]], np.ones((1, 2, DIM)), None, "text", 7])
+def test_vectors_that_are_none(index, vectors):
+    with pytest.raises(InvalidParameterError, match=r"'vectors' parameter of add must be TokenVectors") as error:
+        index.add(["x"], vectors)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [5, 1.5, None, b"5", [], {}, ["5", 5]])
+def test_ids_that_are_none(tmp_path, name):
+    with Index.create(tmp_path / "i.weft", DIM) as index, index.writer() as writer:
+        index.add(["5", "1.5", "b"], tokens(3))
+        for use in (index.get, index.vectors, index.reading):
+            with pytest.raises(InvalidParameterError, match="'id' parameter"):
+                use(name)
+        if name not in ([], {}):
+            for use in (index.delete, writer.delete):
+                with pytest.raises(InvalidParameterError, match="'id' parameter"):
+                    use(name)
+        assert name not in index
+        assert len(index) == 3
+
+
 @pytest.mark.parametrize("name", ["k", "n_probe", "refine", "k_prime", "threads"])
 @pytest.mark.parametrize("value", [2**31, 2**63, 2**64, 10**30, 0, -1, 1.5, float("inf"), "3", None, True])
 def test_counts(index, name, value):
@@ -99,11 +121,13 @@ def test_alignments(index, alignment):
 @pytest.mark.parametrize(
     "query",
     [[[1.0, 2.0, 3.0, 4.0], [1.0]], [[]], [], 7, "text", [["a"] * DIM], [[None] * DIM], np.full((2, DIM), np.nan),
-     np.ones((2, DIM), complex), np.ones((2, DIM), object), np.ones((2, 2, DIM)), np.ones((2, DIM + 1))],
+     np.ones((2, DIM), complex), np.ones((2, DIM), object), np.ones((2, 2, DIM)), np.ones((2, DIM + 1)),
+     [QUERY, [[1.0, 2.0]]]],
 )  # fmt: skip
 def test_queries(index, query):
-    with pytest.raises(WeftError):
+    with pytest.raises(WeftError) as error:
         index.search(query)
+    assert "\n" not in str(error.value)
 
 
 HALF = "half a character: \ud800"
@@ -185,6 +209,21 @@ def test_any_array_as_a_query(index, query, alignment, exact):
 def test_dimensions(tmp_path, dim):
     with pytest.raises(InvalidParameterError, match="dim"):
         Index.create(tmp_path / "i.weft", dim)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in ("beta_d", "keep", "find_by") for value in (10**400, -1, 0, float("nan"), "1", True)]
+    + [("bits", value) for value in (3, 8.0, True, np.float32(8), "8", [], 10**400)],
+)
+def test_settings(tmp_path, name, value):
+    with pytest.raises(InvalidParameterError, match=name):
+        Index.create(tmp_path / "i.weft", DIM, **{name: value})
+
+
+def test_settings_that_are_numpys(tmp_path):
+    with Index.create(tmp_path / "i.weft", DIM, beta_d=np.float32(0.5)) as index:
+        assert index.beta_d == 0.5
 
 
 def test_a_model_that_only_the_index_names_is_not_fetched(tmp_path, monkeypatch):

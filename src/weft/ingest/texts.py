@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.errors import DataError, invalid
 from weft.sources.files import Source, content_hash
+from weft.storage.documents import checked
 from weft.storage.families import NOTES as MARK
 from weft.storage.families import is_passage_id
 from weft.types import Document
@@ -25,8 +26,9 @@ def text_source(given: Document | str) -> Source:
         raise invalid(
             "id", "Document", "an id that does not end in ## and a number, which is how passages are named", named.id
         )
-    metadata = dict(named.metadata) if named else {}
-    digest = content_hash(text.encode("utf-8", "surrogateescape"), json.dumps(metadata, sort_keys=True).encode())
+    document = checked(named if named and named.id else Document("text", text, named.metadata if named else {}))
+    metadata = json.loads(json.dumps(dict(document.metadata)))  # whose names can be sorted
+    digest = content_hash(text.encode(), json.dumps(metadata, sort_keys=True).encode())
     document = Document(named.id if named and named.id else f"text:{digest[:16]}", text, metadata)
     return Source(document.id, "", digest, 0, partial(_same, document))
 

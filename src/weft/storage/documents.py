@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,19 @@ def checked(given: Document | str) -> Document:
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid("metadata", "Document", f"a JSON object ({error})", document.metadata) from None
     return document
+
+
+def checked_ids(given: str | Iterable[str]) -> list[str]:
+    """Return ids as a list; a single one may stand alone."""
+    alone = isinstance(given, str) or not isinstance(given, Iterable)
+    return [checked_id(name) for name in ([given] if alone else given)]
+
+
+def checked_id(given: Any) -> str:
+    """Return an id that is a string; SQLite would take 5 for "5"."""
+    if not isinstance(given, str):
+        raise invalid("id", "Document", "a string", given)
+    return given
 
 
 def _depth(value: Any) -> int:

@@ -23,7 +23,7 @@ from weft.storage.ahead import read_ahead
 from weft.storage.catalogue import Catalogue
 from weft.storage.codecs import CODECS
 from weft.storage.commits import Commits
-from weft.storage.documents import checked, checked_settings
+from weft.storage.documents import checked, checked_id, checked_ids, checked_settings
 from weft.storage.merger import Merger, codec_for
 from weft.storage.opening import created, discard, opened
 from weft.storage.operations import Addition, Operation, commit, new_segments
@@ -125,10 +125,10 @@ class Store:
             When small segments are merged: by a thread beside the writer, within the call that makes it necessary, or
             only by `compact`. A choice of this process, not of the index.
         """
-        if bits not in CODECS:
+        if type(bits) is not int or bits not in CODECS:
             raise invalid("bits", "Store.create", "8, 4 or 2", bits)
         if beta_d is not None:
-            check_fraction(beta_d, "beta_d", "Store.create")
+            beta_d = check_fraction(beta_d, "beta_d", "Store.create")
         if keep is not None:
             keep = check_fraction(keep, "keep", "Store.create")
             if beta_d is not None:
@@ -256,7 +256,7 @@ class Store:
     def get(self, id: str) -> Document | None:  # noqa: A002
         """Return the document with this id, or None."""
         with self.reading_catalogue() as catalogue:
-            return catalogue.get(id)
+            return catalogue.get(checked_id(id))
 
     def vectors(self, id: str) -> TokenVectors | None:  # noqa: A002
         """Return a document's token vectors as they are stored, or None."""
@@ -274,7 +274,7 @@ class Store:
 
     def _place(self, id: str) -> tuple[Segment, NDArray[np.int64]] | None:  # noqa: A002
         with self.view() as view, self.reading_catalogue() as catalogue:
-            number = catalogue.number(id)
+            number = catalogue.number(checked_id(id))
             if number is None:
                 return None
             places = ((s.segment, s.segment.ordinals_of(np.array([number]))) for s in view.segments)
@@ -297,7 +297,7 @@ class Store:
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Return how many were there."""
-        return self.write([[ids] if isinstance(ids, str) else list(ids)])
+        return self.write([checked_ids(ids)])
 
     def writer(self, *, documents: int = 1000, megabytes: float = 64, seconds: float = 1.0) -> Writer:
         """Return a writer that commits many small adds and deletes in groups: see `weft.storage.writer.Writer`."""
@@ -306,6 +306,8 @@ class Store:
     def addition(self, documents: Iterable[Document | str], vectors: TokenVectors) -> Addition:
         """Check documents that are to be added, and prune or pool them as the index does."""
         listed = [checked(d) for d in documents]
+        if not isinstance(vectors, TokenVectors):
+            raise invalid("vectors", "add", "TokenVectors (TokenVectors.from_list makes them of arrays)", vectors)
         if len(listed) != len(vectors):
             raise invalid("vectors", "add", f"one text for each of the {len(listed)} documents", len(vectors))
         if vectors.dim != self.dim:

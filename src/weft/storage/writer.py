@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from weft.errors import IndexStateError, invalid
+from weft.storage.documents import checked_ids
 from weft.types import Document, TokenVectors
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Writer:
 
     def delete(self, ids: str | Iterable[str], *, durable: bool = False) -> None:
         """Remove documents, those added before by this writer included; unknown ids are ignored."""
-        self._take([ids] if isinstance(ids, str) else list(ids), 1, 0, durable)
+        self._take(checked_ids(ids), 1, 0, durable)
 
     def commit(self) -> None:
         """Return when everything that was given is on disk, or raise why it is not."""

@@ -15,6 +15,7 @@ from weft.search import Index
 from weft.sources.files import LARGEST, Source, read_sources
 from weft.sources.find import STDIN, Found, Selection, find, name_of
 from weft.sources.records import Fields
+from weft.storage.documents import checked_ids
 from weft.storage.families import family
 from weft.storage.store import ALIGNMENT
 from weft.text_index.languages import Languages
@@ -63,7 +64,7 @@ class Writing(Languages, ABC):
             How many were added, updated and unchanged, and the ids of those that were written.
         """
         given: Iterable[Document | str] = documents
-        if isinstance(documents, str):
+        if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
             raise invalid("documents", "add", "a mapping or an iterable of texts", documents)
         if isinstance(documents, Mapping):
             given = (Document(name, text) for name, text in documents.items())
@@ -159,8 +160,7 @@ class Writing(Languages, ABC):
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Remove documents with all their passages; unknown ids are ignored. Return how many passages were there."""
-        wanted = [ids] if isinstance(ids, str) else list(ids)
-        return self.index.delete({member.id for name in wanted for member in family(self.index, name)})
+        return self.index.delete({member.id for name in checked_ids(ids) for member in family(self.index, name)})
 
     def compact(self) -> None:
         """Merge all segments now and drop what was deleted: see `Index.compact`."""
