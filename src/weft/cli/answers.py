@@ -239,7 +239,7 @@ def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str)
 
 
 def json_result(rank: int, result: Result, document: Document, fragments: Sequence[Fragment]) -> dict[str, Any]:
-    """Return one result as it stands in JSON."""
+    """Return one result as an object of JSON."""
     return {
         "rank": rank,
         "id": result.id,

@@ -64,7 +64,7 @@ def grouped(found: Iterator[Shown], k: int, by_document: bool = True) -> list[Gr
 
 
 def place(document: Document) -> str:
-    """Say where a passage stands in its file.
+    """Say where in its file a passage is.
 
     Examples
     --------

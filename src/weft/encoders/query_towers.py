@@ -2,7 +2,7 @@
 
 They lie beside a light model's files. Documents are encoded by the model, so an index serves queries of either:
 
-    query-fast.json     query-fast.onnx     a few layers: embeddings (1, T, width) → vectors, salience
+    query-fast.json     query-fast.onnx     a few layers: ids (1, T), embeddings (1, T, width) → vectors, salience
     query-static.json   query-static.npz    a table of token vectors and two small matrices; NumPy alone
 
 The JSON says which model a tower belongs to (`Encoder.fingerprint`). The embeddings of a fast tower are the model's
@@ -82,7 +82,7 @@ def tower_file(kind: str) -> str:
 
 
 def available(folder: Path) -> tuple[str, ...]:
-    """Return the query encoders of a light folder: ``"full"``, and the towers that lie there."""
+    """Return the query encoders of a light folder: ``"full"``, and the towers that are there."""
     return (FULL, *(kind for kind in SUFFIXES if (folder / tower_file(kind)).is_file()))
 
 
@@ -163,23 +163,23 @@ class FastTower(QueryTower):
         places = np.arange(settings.max_length or settings.query.length)
         self._positions = embedding_table(model, POSITIONS).rows(places)
         self._positions += embedding_table(model, TYPES).rows(np.zeros(1, np.int64))
-        (given,) = self._session.get_inputs()
+        given = {wanted.name: wanted.shape for wanted in self._session.get_inputs()}
         found = {output.name: output.shape for output in self._session.get_outputs()}
         width = self._words.shape[1]
-        if given.shape[-1] != width or set(found) != {"vectors", "salience"} or found["vectors"][-1] != tower.dim:
-            shapes = f"{given.name} {given.shape} → {', '.join(f'{name} {shape}' for name, shape in found.items())}"
+        fits = set(given) == {"ids", "embedded"} and set(found) == {"vectors", "salience"}
+        if not fits or given["embedded"][-1] != width or found["vectors"][-1] != tower.dim:
+            shapes = " → ".join(", ".join(f"{name} {shape}" for name, shape in side.items()) for side in (given, found))
             raise CheckpointError(f"{path} does not fit a model {width} wide with vectors of {tower.dim}: {shapes}")
         if self._words.shape[0] != tower.vocabulary:
             raise CheckpointError(
                 f"{model} has embeddings of {self._words.shape[0]:,} tokens, not {tower.vocabulary:,}"
             )
-        self._name = given.name
 
     def output(self, batch: Batch) -> Output:
         """Run the graph."""
         embedded = np.stack([self._words.rows(ids) for ids in batch.ids])
         embedded += self._positions[: batch.ids.shape[1]]
-        vectors, salience = self._session.run(["vectors", "salience"], {self._name: embedded})
+        vectors, salience = self._session.run(["vectors", "salience"], {"ids": batch.ids, "embedded": embedded})
         return Output(vectors, salience)
 
 

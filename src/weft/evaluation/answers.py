@@ -30,7 +30,7 @@ def tokens(text: str) -> list[str]:
 
 
 def has_answer(text: str, answers: Sequence[str]) -> bool:
-    """Tell whether one of the answers stands in the text.
+    """Tell whether the text contains one of the answers.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def ranked(documents: Mapping[str, float], depth: int | None = None) -> list[str
 
 
 def check_run(run: Run, what: str = "the run") -> Run:
-    """Return the run; refuse scores that are no finite numbers, which no order can be made of."""
+    """Return the run; refuse scores that are not finite, which have no order."""
     for query, documents in run.items():
         for document, score in documents.items():
             if not math.isfinite(score):

@@ -226,7 +226,7 @@ class Recipe:
             raise RecipeError("a recipe needs at least one [[data]] table")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain tables, as they would stand in the TOML file."""
+        """Return plain tables, as in the TOML file."""
         return asdict(self)
 
 

@@ -28,7 +28,7 @@ def markdown(data: bytes) -> Extracted:
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], int]:
-    r"""Return what stands in a file's front matter (YAML or TOML), and where the text after it begins.
+    r"""Return a file's front matter (YAML or TOML), and where the text after it begins.
 
     What cannot be read as such is left in the text.
 

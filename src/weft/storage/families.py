@@ -68,7 +68,7 @@ def _order(name: str, parent: str) -> int:
 
 
 def _number(name: str, parent: str) -> int | None:
-    """The number of a passage in its document, by its id; None if it is no passage of that document."""
+    """The number of a passage in its document, by its id; None if it is not one of that document's passages."""
     if not name.startswith(parent + PASSAGE_MARK):
         return None
     number = name[len(parent) + 1 :].removeprefix(PASSAGE_MARK)

@@ -188,7 +188,7 @@ class Recipe:
             raise RecipeError("training.remember_frozen needs model.frozen_layers above 0")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain tables, as they would stand in the TOML file."""
+        """Return plain tables, as in the TOML file."""
         return asdict(self)
 
     def without(self, names: Sequence[str]) -> Recipe:

@@ -74,7 +74,7 @@ def leave_out(sources: Sequence[Labels], names: Sequence[str]) -> tuple[Labels, 
 
 
 def reject_unknown(table: Mapping[str, Any], kind: type[Any], where: str = "") -> None:
-    """Refuse keys that are no field of `kind`, with the nearest that is."""
+    """Refuse keys that are not fields of `kind`, and name the nearest one."""
     names = [f.name for f in fields(kind)]
     for key in table:
         if key not in names:

@@ -68,6 +68,8 @@ class TowerTraining:
     precision: str = "fp32"
     taught: str = ""
     """A folder for the model's vectors, which several towers can share."""
+    threads: int = 1
+    """How many groups of texts of a step are learnt from at the same time."""
     seed: int = 17
 
     def __post_init__(self) -> None:
@@ -81,7 +83,8 @@ class TowerTraining:
                 raise invalid(f"training.{key}", "the recipe", "at least 0", getattr(self, key))
         at_least(0, "training.texts", self.texts)
         at_least(0, "training.warmup", self.warmup)
-        at_least(1, "training.tokens", self.tokens)
+        for key in ("tokens", "threads"):
+            at_least(1, f"training.{key}", getattr(self, key))
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class TowerRecipe:
         return replace(self, data=leave_out(self.data, names))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain tables, as they would stand in the TOML file."""
+        """Return plain tables, as in the TOML file."""
         return asdict(self)
 
 
