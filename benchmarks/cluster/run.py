@@ -227,13 +227,10 @@ def measure(documents: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Measure all of it."""
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"documents": documents, "load": os.getloadavg()[0], **encoding()}
-    before = time.process_time()
     shards = {number: built(folder, documents, number) for number in SHARDS}
-    found["build_seconds"] = time.process_time() - before
     with weft.Index.open(shards[1][0]) as index:
         info = index.info()
         found |= {"tokens": info["tokens"], "bytes_per_token": info["bytes"] / info["tokens"]}
-    found["index_cpu_s_per_million_tokens"] = 1e6 * found["build_seconds"] / (len(SHARDS) * found["tokens"])
     found["costs"] = [row for number in SHARDS for row in costs(shards[number], seconds)]
     found["nodes"] = throughput(shards[4], seconds)
     found["recalls"] = recalls(shards[1][0], shards[4])
@@ -265,7 +262,6 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"| … on two cores, which the router and the client use, too | {two:.0f} ({two / one:.2f}×) |",
         *(f"| recall@10 at the default effort, {row['what']} | {row['recall']:.3f} |" for row in found["recalls"]),
         f"| encoding documents, CPU-s a million tokens | {found['encode_cpu_s_per_million_tokens']:.0f} |",
-        f"| indexing vectors, CPU-s a million tokens | {found['index_cpu_s_per_million_tokens']:.0f} |",
         f"| encoding a query, CPU-ms | {found['query_encode_ms']:.1f} |",
     ]
     return made
