@@ -233,7 +233,8 @@ ENGINES = {
     "bytes_per_token_by_bits": {"8": 155, "4": 74, "2": 40},
     "index_cpu_s_per_million_tokens": 36,
 }
-"""Of benchmarks/RESULTS.md, Earlier runs (the only one at both sizes): settings with a recall@10 of .99, 8 bits; other bits cost about the same CPU."""
+"""Of benchmarks/RESULTS.md, Earlier runs (the only one at both sizes): settings with a recall@10 of .99, 8 bits; other
+bits cost about the same CPU."""
 
 
 def read_measured(path: Path = MEASURED) -> dict[str, Any]:
