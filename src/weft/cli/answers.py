@@ -42,7 +42,9 @@ FilterOption = Annotated[
         "--filter", "-f", help="Only documents whose metadata match, as in 'year >= 2020 and lang == \"en\"'."
     ),
 ]
-Exact = Annotated[bool, typer.Option("--exact", help="Score every document; the ranking is then certain.")]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Score every document; the ranking is then certain, except under xtr.")
+]
 BetaQ = Annotated[
     float | None, typer.Option("--beta-q", help="Search with this share of the query's tokens, the most salient ones.")
 ]
