@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +68,7 @@ def rank(
     order = np.lexsort((found.number, -found.score))
     near = order[: plan.wanted]  # a few more than asked for: the last digits of their scores are still to come
     terms = _terms(answers, found, near)
-    scores = _sums(terms)
+    scores = np.array([contributions(*term).sum() for term in terms], dtype=np.float32)
     again = np.lexsort((found.number[near], -scores))
     best = again[: plan.k]
     certified = all(answer.rest < np.inf for answer in answers) and not isinstance(plan.alignment, XTR)
@@ -78,9 +77,8 @@ def rank(
     ids = _ids(found, near[best], view, catalogue)
     if query.rows is None:
         return Ranking(ids, scores[best], certified=certified, margin=margin, retrieval=retrieval)
-    shown = [terms[position] for position in best.tolist()]
-    hits = _named([term.pairs for term in shown], query.rows)
-    z = np.array([term.z for term in shown], dtype=np.float32)
+    hits = [_named(terms[position].pairs, query.rows, place) for place, position in enumerate(best)]
+    z = np.array([terms[position].z for position in best], dtype=np.float32)
     return Ranking(ids, scores[best], hits, certified=certified, margin=margin, z=z, retrieval=retrieval)
 
 
@@ -129,17 +127,6 @@ def _terms(answers: list[Found], found: _Candidates, wanted: NDArray[np.int64]) 
     return [terms[place] for place in range(len(wanted))]
 
 
-def _sums(terms: Sequence[Terms]) -> NDArray[np.float32]:
-    """The scores, each the sum of its terms' contributions."""
-    counts = {len(pairs) for pairs, _ in terms}
-    if len(counts) == 1 and all(pairs.weight is None for pairs, _ in terms) and len({z for _, z in terms}) == 1:
-        together = Hits.trusted(similarity=np.concatenate([pairs.similarity for pairs, _ in terms]))
-        added = contributions(together, terms[0].z)  # all at once, where they are alike
-        scores: NDArray[np.float32] = added.reshape(len(terms), -1).sum(axis=1).astype(np.float32)
-        return scores
-    return np.array([contributions(*term).sum() for term in terms], dtype=np.float32)
-
-
 def _rest(answers: list[Found], left_out: NDArray[np.float32], cut_off: NDArray[np.float32]) -> float:
     """Bound the scores of all documents that are not in the ranking."""
     bounds = [answer.rest for answer in answers]
@@ -163,15 +150,7 @@ def _ids(found: _Candidates, best: NDArray[np.int64], view: View, catalogue: Cat
     ]
 
 
-def _named(pairs: Sequence[Hits], rows: NDArray[np.int64]) -> list[Hits]:
+def _named(pairs: Hits, rows: NDArray[np.int64], place: int) -> Hits:
     """Name query tokens as the caller does, and documents by their place in the ranking."""
-    if not pairs:
-        return []
-    counts = [len(one) for one in pairs]
-    tokens = rows[np.concatenate([one.query_token for one in pairs])].astype(np.int32)
-    places = np.repeat(np.arange(len(pairs)), counts)
-    bounds = pairwise(accumulate(counts, initial=0))
-    return [
-        Hits.trusted(**{**vars(one), "query_token": tokens[start:stop], "document": places[start:stop]})
-        for one, (start, stop) in zip(pairs, bounds, strict=True)
-    ]
+    names = {"query_token": rows[pairs.query_token].astype(np.int32), "document": np.full(len(pairs), place)}
+    return Hits.trusted(**{**vars(pairs), **names})

@@ -149,8 +149,7 @@ def _spans(
 ) -> list[dict[str, Any]]:
     hits = aligned_pairs(query, document)
     ranking = Ranking(["d"], np.zeros(1, dtype=np.float32), hits=hits, z=np.array([z], dtype=np.float32))
-    (words,) = matched_spans([text], [document.spans], [(ranking, 0)])
-    found = sorted(words, key=lambda span: -span.contribution)
+    found = sorted(matched_spans(text, document.spans, ranking, 0), key=lambda span: -span.contribution)
     threshold = 0.0 if wanted.threshold is None else wanted.threshold
     kept = [span for span in found if span.contribution > threshold][: wanted.max_spans]
     return [

@@ -236,15 +236,13 @@ class Served:
         if not any(wants.values()):
             return hits
         read = self.texts.shown(ranking.ids, spans=wants["spans"])
-        for hit, (document, _) in zip(hits, read, strict=True):
+        for hit, (document, places), scored in zip(hits, read, behind, strict=True):
             if wants["text"]:
                 hit.text = document.text
             if wants["metadata"]:
                 hit.metadata = own_metadata(document)
-        if wants["spans"]:
-            texts = [document.text for document, _ in read]
-            for hit, spans in zip(hits, matched_spans(texts, [places for _, places in read], behind), strict=True):
-                hit.spans = spans
+            if wants["spans"]:
+                hit.spans = [] if scored is None else matched_spans(document.text, places, *scored)
         return hits
 
     def bare(self, ids: Sequence[str], search: Search) -> list[schemas.Hit]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +15,18 @@ _INNER = frozenset(string.ascii_letters + string.digits)
 _REST = re.compile(r"[A-Za-z0-9]+")
 
 
-def matched_spans(
-    texts: Sequence[str],
-    places: Sequence[NDArray[np.int32] | None],
-    scored: Sequence[tuple[Ranking, int] | None],
-) -> list[list[Span]]:
-    """Return for each text the words that add to its score, in the order of the text.
+def matched_spans(text: str, spans: NDArray[np.int32] | None, ranking: Ranking, position: int) -> list[Span]:
+    """Return the words of a text that add to its score, in the order of the text.
 
     Parameters
     ----------
-    texts : sequence of str
-    places : an array of int, shape (m, 2), or None for each text
+    text : str
+    spans : array of int, shape (m, 2), or None
         Where the document's tokens stand: `Index.reading` has it.
-    scored : a ranking with hits and a position in it, or None for each text
-        Whose pairs the score is the sum of.
+    ranking : Ranking
+        With hits.
+    position : int
+        Which of its results.
 
     Examples
     --------
@@ -38,59 +34,26 @@ def matched_spans(
     >>> from weft.types import Hits
     >>> hits = Hits([0, 1, 1], [0, 0, 0], [1, 2, 0], [0.9, 0.5, 0.25])
     >>> ranking = Ranking(["d"], [1.65], hits=[hits], z=[1.0])
-    >>> matched_spans(["red planets"], [np.array([[0, 3], [4, 10], [10, 11]])], [(ranking, 0)])[0]
+    >>> matched_spans("red planets", np.array([[0, 3], [4, 10], [10, 11]]), ranking, 0)
     [Span(start=0, stop=3, contribution=0.25, query=[1]), Span(start=4, stop=11, contribution=1.4, query=[0, 1])]
     """
-    words: dict[tuple[int, int, int], tuple[Span, float]] = {}
-    met_again: dict[tuple[int, int, int], list[tuple[float, int]]] = {}
-    in_order = True
-    for owner, start, stop, i, added, rounded in _pairs(texts, places, scored):
-        text = texts[owner]
-        if (start and text[start - 1] in _INNER) or (stop < len(text) and text[stop] in _INNER):
-            start, stop = _word(text, start, stop)
-            in_order = False
-        word = owner, start, stop
-        known = words.get(word)
-        if known is None:
-            words[word] = Span(start, stop, rounded, [i]), added
-        else:
-            met_again.setdefault(word, [(known[1], known[0].query[0])]).append((added, i))
-    for word, parts in met_again.items():
-        span = words[word][0]
-        span.contribution, span.query = round(sum(added for added, _ in parts), 6), _most_first(parts)
-    made: list[list[Span]] = [[] for _ in texts]
-    for word in words if in_order else sorted(words):
-        made[word[0]].append(words[word][0])
-    return made
-
-
-def _pairs(
-    texts: Sequence[str],
-    places: Sequence[NDArray[np.int32] | None],
-    scored: Sequence[tuple[Ranking, int] | None],
-) -> Iterator[tuple[int, int, int, int, float, float]]:
-    """Yield text, start, stop, query token, contribution and the same rounded of pairs that add something, in order."""
-    owners, found, tables, adds = [], [], [], []
-    for owner, (table, behind) in enumerate(zip(places, scored, strict=True)):
-        if table is not None and len(table) and behind is not None and behind[0].hits is not None:
-            owners.append(owner)
-            found.append(behind[0].hits[behind[1]])
-            tables.append(table)
-            adds.append(behind[0].contributions(behind[1]))
-    if not owners:
-        return iter(())
-    counts = [len(hits) for hits in found]
-    firsts = list(accumulate(map(len, tables), initial=0))[:-1]
-    tokens = np.concatenate([hits.document_token for hits in found])
-    starts, stops = np.concatenate(tables)[np.repeat(firsts, counts) + tokens].T
-    ends = np.repeat([len(texts[owner]) for owner in owners], counts)
-    of, added = np.repeat(owners, counts), np.concatenate(adds)
-    # Not what was imputed, nor a loss, nor what is not of the text.
-    kept = np.flatnonzero((tokens >= 0) & (added > 0) & (starts >= 0) & (starts < stops) & (stops <= ends))
-    kept = kept[np.lexsort((stops[kept], starts[kept], of[kept]))]
-    query = np.concatenate([hits.query_token for hits in found])
-    columns = (of, starts, stops, query, added, added.round(6))
-    return zip(*(column[kept].tolist() for column in columns), strict=True)
+    if spans is None or ranking.hits is None or not len(spans):
+        return []
+    hits, adds = ranking.hits[position], ranking.contributions(position)
+    by_word: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    end, tokens = len(text), hits.document_token
+    pairs = zip(hits.query_token.tolist(), tokens.tolist(), spans[tokens].tolist(), adds.tolist(), strict=True)
+    for i, j, (start, stop), added in pairs:
+        if j < 0 or added <= 0 or not 0 <= start < stop <= end:  # imputed, a loss, or not of the text
+            continue
+        cut = (start and text[start - 1] in _INNER) or (stop < end and text[stop] in _INNER)
+        by_word.setdefault(_word(text, start, stop) if cut else (start, stop), []).append((added, i))
+    return [
+        Span(start, stop, round(parts[0][0], 6), [parts[0][1]])
+        if len(parts) == 1
+        else Span(start, stop, round(sum(added for added, _ in parts), 6), _most_first(parts))
+        for (start, stop), parts in sorted(by_word.items())
+    ]
 
 
 def _most_first(parts: list[tuple[float, int]]) -> list[int]:
