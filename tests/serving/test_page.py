@@ -246,6 +246,9 @@ def test_a_phone_shows_all_of_it(page, reader):
     page.wait_for_selector("weft-result mark")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.get_attribute("#filters", "open") is None  # out of the way until asked for
+    labels = page.locator("#alignments span").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert max(labels) < 40  # pixels: no name is broken into two lines
+    assert page.locator("#alignments").evaluate("all => all.scrollWidth <= all.clientWidth")
     assert page.locator("weft-result").first.bounding_box()["y"] < 740
     page.click("weft-result >> nth=0 >> text=Why?")
     page.wait_for_selector(".heat")
