@@ -43,6 +43,29 @@ def test_the_bundled_model_leaves_nothing(notes, tmp_path):
         assert fresh(tmp_path, "-m", "weft", *verb) == ([], []), verb
 
 
+def test_a_cache_is_all_that_grep_leaves(notes, tmp_path):
+    left, asked = fresh(tmp_path, "-m", "weft", "grep", "red planet", "notes")
+    assert {name.split("/")[1:3] == ["weft", "grep"] for name in left} == {True}
+    assert asked == []
+
+
+@pytest.mark.torch
+def test_training_exporting_and_measuring_leave_nothing(tiny_bert, beir_folder, tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("ir_measures")
+    (tmp_path / "recipe.toml").write_text(
+        '[model]\nbase = "{models}"\ndim = 8\ndocument_length = 16\n[loss]\nalignment = "top-k:2"\n'
+        '[training]\noutput = "out"\nsteps = 1\nbatch_size = 4\n[[data]]\npath = "{data}"\n'
+    )
+    verbs = [
+        ("train", "recipe.toml", "--data", beir_folder, "--models", tiny_bert),
+        ("export", "out/model", "light", "--no-compare"),
+        ("evaluate", beir_folder, "--split", "train", "-m", "ours=light", "--measures", "nDCG@10"),
+    ]
+    for verb in verbs:
+        assert fresh(tmp_path, "-m", "weft", *verb) == ([], []), verb
+
+
 def test_quantising_leaves_nothing(tmp_path):
     pytest.importorskip("onnx")
     assert fresh(tmp_path, "-c", "import weft; from onnxruntime.quantization import quantize_dynamic") == ([], [])

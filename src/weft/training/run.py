@@ -71,6 +71,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         datasets = prepare(run.sources, recipe, run.model, progress=progress)
         for transformer in run.transformers:
             transformer.document_length = recipe.training.max_document_length or recipe.model.document_length
+        run.model.model_card_data.local_files_only = True  # its author would ask the hub for a model of the base's name
         trainer = MultiVectorEncoderTrainer(
             model=run.model,
             args=_arguments(recipe, datasets, progress, run.model),
