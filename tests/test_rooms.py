@@ -1,6 +1,7 @@
 """Rooms import only from rooms above them: at the top of a file, inside functions, and for types alike."""
 
 import ast
+import re
 from pathlib import Path
 
 import weft
@@ -36,6 +37,19 @@ def test_rooms_import_only_what_is_above_them():
         above = ROOMS[: ROOMS.index(path.parts[0].removesuffix(".py")) + 1]
         wrong += [f"{path}:{line}: {name}" for name, line in imported(file) if f"{name}.".split(".")[1] not in above]
     assert not wrong, "\n".join(wrong)
+
+
+def test_contributing_has_the_rooms_in_this_order():
+    page = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("| room | holds |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines()[2:]]
+    named = [
+        name
+        for cell in cells
+        for name in re.findall(r"`(?:src/weft/|weft\.)?(\w+)(?:\.py|/)?`", cell)
+        if name != "native"
+    ]
+    assert named == [room for room in ROOMS if room not in ("_telemetry", "_renamed")]
 
 
 def test_the_command_line_opens_indexes_by_text_index_alone():
