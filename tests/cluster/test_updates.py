@@ -13,7 +13,7 @@ from weft.cluster.blobs import FolderBlobs
 from weft.cluster.building import Job, build_shard, publish
 from weft.cluster.log import ShardLog
 from weft.cluster.placing import shard_of
-from weft.cluster.replica import compact, open_replica
+from weft.cluster.replica import compact, open_replica, own_folder
 from weft.cluster.replicas import Replicas, ShardError
 from weft.cluster.store import ShardStore
 from weft.errors import CorruptIndexError, DataError, StorageError
@@ -242,6 +242,20 @@ def test_a_copy_goes_on_where_it_was(built, tmp_path):
         assert texts.logged.position == at
         assert "again" in texts
         assert not texts.check().problems
+
+
+def test_copies_of_the_dead_are_removed(tmp_path):
+    first, lock = own_folder(tmp_path / "here", "1-0-7")
+    first.mkdir()
+    second, alive = own_folder(tmp_path / "here", "1-0-8")
+    second.mkdir()
+    assert first.exists()
+    lock.close()  # as the system does when a process dies
+    third, other = own_folder(tmp_path / "here", "1-1-9")
+    with alive, other:
+        assert not first.exists()
+        assert second.exists()
+        assert not third.exists()
 
 
 def test_a_compacted_version_has_what_was_written_and_what_will_be(source, tmp_path):

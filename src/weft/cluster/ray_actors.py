@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -89,12 +88,10 @@ class ReplicaActor:
     def __init__(
         self, store: str, version: int, shard: int, *, folder: str, secret: str | None, model: str | None, threads: int
     ) -> None:
-        from weft.cluster.replica import open_replica, replica
+        from weft.cluster.replica import open_replica, own_folder, replica
         from weft.serving.api import Server
 
-        # A folder of this process: what another left behind, here or before a restart, may be in use or half made.
-        place = Path(folder) / f"{version}-{shard}-{os.getpid()}"
-        shutil.rmtree(place, ignore_errors=True)
+        place, self._lock = own_folder(Path(folder), f"{version}-{shard}-{os.getpid()}")
         name = f"shard{shard}"
         self._logged: Any = None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from weft.cluster.following import Following, LoggedIndex, LoggedTexts
 from weft.cluster.log import ShardLog
@@ -13,6 +16,23 @@ from weft.cluster.manifest import Manifest, Shard
 from weft.cluster.store import ShardStore
 from weft.errors import DataError
 from weft.search.encoder_of import load_encoder
+
+
+def own_folder(folder: Path, name: str) -> tuple[Path, IO[str]]:
+    """Return where a process keeps its copies, and a lock that must stay open as long as it does.
+
+    What processes left behind that are dead now is removed: each copy is as large as a shard.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.lock"):
+        with path.open("a") as lock, suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink(missing_ok=True)
+    mine = (folder / f"{name}.lock").open("a")
+    fcntl.flock(mine, fcntl.LOCK_EX)
+    shutil.rmtree(folder / name, ignore_errors=True)
+    return folder / name, mine
 
 
 def open_replica(
