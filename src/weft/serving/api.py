@@ -99,10 +99,12 @@ class Server:
         self.give_up: Callable[[], None] = lambda: None
         """Called when there is a `failure`."""
         self.page = Page() if page else None
+        # The router tries one after the other, so what is asked for most often comes first.
+        listed = sorted(routes.listed(self.limits), key=lambda route: route[1] != routes.SEARCH)
         self._router = Router(
             [
                 Route(path, Endpoint(self, handler, **options), methods=[method], name=path)
-                for method, path, handler, options in routes.listed(self.limits)
+                for method, path, handler, options in listed
             ]
             + ([] if self.page is None else self.page.routes()),
             redirect_slashes=False,

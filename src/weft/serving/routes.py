@@ -19,6 +19,7 @@ from weft.serving.telemetry import span
 _ADD = msgspec.json.Decoder(schemas.AddRequest)
 _LINE = msgspec.json.Decoder(schemas.DocumentIn)
 INDEX = "/v1/indexes/{name}"
+SEARCH = f"{INDEX}/search"
 PARTS = {
     "search": parts.PartRequest,
     "tokens": parts.TokensRequest,
@@ -161,7 +162,7 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     yield "GET", "/metrics", metrics, {**read, "writer": True}
     yield "GET", "/v1/indexes", indexes, read
     yield "GET", INDEX, info, read
-    yield "POST", f"{INDEX}/search", search, {**read, "body": schemas.SearchRequest}
+    yield "POST", SEARCH, search, {**read, "body": schemas.SearchRequest}
     yield "POST", f"{INDEX}/explain", explain, {**read, "body": schemas.ExplainRequest}
     yield "POST", f"{INDEX}/matching", matching, {**read, "body": schemas.FilterRequest}
     yield "POST", f"{INDEX}/fields", fields, {**read, "body": schemas.FilterRequest}
