@@ -9,8 +9,8 @@ from weft.storage.segments.plan import Effort
 CELLS = 12
 K_PRIME = 2560
 """About this many document tokens are looked at for each query token: the lists of their centroids are read."""
-REFINE = 120
-"""Documents scored in full."""
+REFINE = 160
+"""Documents scored in full. With 120, recall@10 of 20,000 synthetic documents was .977, with 160 it is .981."""
 TOKENS = 1_000_000
 """`K_PRIME` and `REFINE` are for a segment of this many tokens. Below, `K_PRIME` falls with the root of their
 number."""
@@ -104,7 +104,8 @@ def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, lat
         Whether documents are found by what saliences weigh.
     """
     let_through = max(allowed, 1) / max(size.documents, 1)
-    keep = max(effort.refine or max(size.refine, 4 * k), k)
+    whole = size if share == 1 else size._replace(tokens=round(size.tokens / share))  # as if all segments were one
+    keep = max(effort.refine or max(whole.refine, 4 * k), k)
     wider = WIDER if weighing else 1
     cells, k_prime = CELLS * wider, size.k_prime * wider
     # A filter thins out the lists: probe deeper for what it keeps, and look at all of a small remainder.
@@ -118,8 +119,8 @@ def reach(size: Size, effort: Effort, k: int, allowed: int, share: float, *, lat
         # further, because what it reaches is the bar for the others.
         cells = max(round(cells * share**0.5), LEAST_CELLS)
         k_prime = max(round(k_prime * (share if later else share**0.5)), LEAST_K_PRIME)
-        count = max(round(count * share**0.75), LEAST_CANDIDATES * k)
-        keep = max(round(keep * share**0.5), 4 * k)
+        count = max(round(count * share**0.6), LEAST_CANDIDATES * k)
+        keep = max(round(keep * share**0.4), 4 * k)
         count = max(count, keep)
     centroids = (effort.k_prime or k_prime) / size.tokens_per_centroid
     return Reach(round((effort.n_probe or cells) * min(widened, 2)), max(round(centroids * widened), 1), count, keep)
