@@ -148,6 +148,7 @@ def test_a_lock_that_a_dead_parent_left_to_its_child(tmp_path):
         index = Index.open(tmp_path / "i.weft")
         index.add(["x"], tokens())
         if os.fork() == 0:
+            there.send("forked")  # what runs after a fork has run
             there.recv()  # outlives the one that wrote
             os._exit(0)
         os._exit(0)
@@ -155,6 +156,7 @@ def test_a_lock_that_a_dead_parent_left_to_its_child(tmp_path):
     process = context.Process(target=parent)
     process.start()
     process.join()
+    assert here.recv() == "forked"
     with Index.open(tmp_path / "i.weft") as again:
         again.add(["y"], tokens())
         assert len(again) == 2
