@@ -34,6 +34,8 @@ def test_rooms_import_only_what_is_above_them():
         path = file.relative_to(SOURCES)
         if path.name in ("__init__.py", "__main__.py") and len(path.parts) == 1:
             continue  # the whole house
+        if path.parts[0] == "recipes":
+            continue  # a wheel has them inside; they are run, not imported
         above = ROOMS[: ROOMS.index(path.parts[0].removesuffix(".py")) + 1]
         wrong += [f"{path}:{line}: {name}" for name, line in imported(file) if f"{name}.".split(".")[1] not in above]
     assert not wrong, "\n".join(wrong)
