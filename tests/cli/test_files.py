@@ -143,7 +143,7 @@ def test_what_was_skipped_is_counted_by_kind(notes, index):
     assert counts["skipped_by_reason"] == {"of no known kind": 6, "empty": 5}
 
 
-ESCAPE = "\x1b]0;owned\x07\x1b[31m"
+ESCAPE = "\x1b]0;owned\x07\x1b[31m\x9b31m\u202e"
 
 
 def test_no_escape_reaches_the_terminal(notes, run, model, tmp_path):
@@ -156,13 +156,16 @@ def test_no_escape_reaches_the_terminal(notes, run, model, tmp_path):
         run("search", "n.weft", "the fox", "--tsv"),
         run("search", "n.weft", "--queries", "q.tsv", "--trec"),
         run("search", "n.weft", "--queries", "q.tsv"),
+        run("search", "n.weft", "the fox", "--json"),
+        run("explain", "n.weft", "the fox", "--json"),
+        run("get", "n.weft", f"notes/r.jsonl:r{ESCAPE}", "--json"),
         run("get", "n.weft", f"nothing{ESCAPE}"),
         run("search", "n.weft", "x", "--filter", f"a == {ESCAPE}"),
         run("index", f"nowhere{ESCAPE}", "-o", "n.weft"),
     ]
     for code, out, err in said:
-        assert "\x1b" not in out + err, (code, out, err)
-        assert "\x07" not in out + err
+        assert not set("\x1b\x07\x9b\u202e") & set(out + err), (code, out, err)
+    assert ESCAPE in json.loads(said[6][1])["id"]
     assert "�]0;owned" in said[0][2]
     assert "�]0;owned" in said[1][1]
 

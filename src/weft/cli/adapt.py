@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json, Model
 from weft.errors import DataError
+from weft.explain.printable import json_line
 
 if TYPE_CHECKING:
     from weft.evaluation.adaptation import Choice
@@ -95,7 +95,7 @@ def adapt(
     if as_json:
         stored = choice.changed and not dry_run
         row = {"schema": "weft.adapt/1", **asdict(choice), "changed": choice.changed, "stored": stored}
-        typer.echo(json.dumps(row, ensure_ascii=False))
+        typer.echo(json_line(row))
         return
     _print(choice)
     if choice.changed:

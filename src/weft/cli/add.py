@@ -13,6 +13,7 @@ import typer
 
 from weft.cli.opening import IndexPath, Json, Model, for_stdout, shown, stdin_of_texts
 from weft.errors import DataError, invalid
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex
 from weft.types import Document
 
@@ -53,7 +54,7 @@ def add(
         typer.echo(f"weft: skipped {shown(str(skipped))}", err=True)
     if as_json:
         counts = {name: getattr(summary, name) for name in ("added", "updated", "unchanged", "passages")}
-        typer.echo(json.dumps({**counts, "ids": summary.ids}, ensure_ascii=False))
+        typer.echo(json_line({**counts, "ids": summary.ids}))
     else:
         for name in summary.ids:
             typer.echo(for_stdout(name))

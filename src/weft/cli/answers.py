@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import typer
 
 from weft.cli.opening import shown
 from weft.errors import DataError, counted
+from weft.explain.printable import json_line
 from weft.ingest import own_metadata
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def as_json(texts: TextIndex, answer: Answer, settings: Settings, query_id: str)
         "missing": answer.ranking.missing,
         "results": results,
     }
-    return json.dumps(row, ensure_ascii=False)
+    return json_line(row)
 
 
 def json_result(rank: int, result: Result, document: Document, fragments: Sequence[Fragment]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from weft.cli.opening import IndexPath, Json, shown
 from weft.errors import counted
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex
 
 
@@ -21,7 +20,7 @@ def check(index: IndexPath, as_json: Json = False) -> None:
         count = len(opened) if report.sound else 0
     if as_json:
         row = {"sound": report.sound, "problems": report.problems, "leftovers": report.leftovers}
-        typer.echo(json.dumps(row, ensure_ascii=False))
+        typer.echo(json_line(row))
     elif report.sound:
         more = f"; {len(report.leftovers)} leftover files, which the next write removes" if report.leftovers else ""
         typer.echo(f"{index}: sound, {counted(count, 'passage')}{more}")

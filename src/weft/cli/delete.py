@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from weft.cli.opening import IndexPath, Json, for_stdout, id_of, no_document
 from weft.cli.unknown_fields import warn_of_unknown_fields
 from weft.errors import DataError, invalid
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex
 
 
@@ -46,7 +46,7 @@ def delete(
                 warn_of_unknown_fields(opened, where)
         count = len(doomed) if dry_run else opened.index.delete(list(doomed))
     if as_json:
-        typer.echo(json.dumps({"deleted": count, "ids": list(doomed), "dry_run": dry_run}, ensure_ascii=False))
+        typer.echo(json_line({"deleted": count, "ids": list(doomed), "dry_run": dry_run}))
         return
     if dry_run:
         for name in doomed:

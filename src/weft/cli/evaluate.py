@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import typer
 from weft.cli.adapt import QrelsOption, QueriesOption
 from weft.cli.opening import Queries, QueryEncoder
 from weft.errors import DataError, MissingExtraError
+from weft.explain.printable import json_line
 
 if TYPE_CHECKING:
     from weft.evaluation.baselines import System
@@ -317,7 +317,7 @@ def _print(results: Results, bases: tuple[str, ...], per_query: Path | None, for
         _write_per_query(per_query, results)
     tables = [*results.tables(), *comparisons]
     if format_ is Format.json:
-        typer.echo(json.dumps(_as_json(results, comparisons), ensure_ascii=False))
+        typer.echo(json_line(_as_json(results, comparisons)))
     elif format_ is Format.html:
         typer.echo(page(tables, "weft evaluate"))
     elif format_ is Format.csv:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from weft.cli.answers import (
 from weft.cli.opening import Json, stdin_of_texts
 from weft.cli.recipes import find_recipe
 from weft.errors import DataError, missing_extra
+from weft.explain.printable import json_line
 
 if TYPE_CHECKING:
     from weft.explain.snippet import Fragment
@@ -221,4 +221,4 @@ def _as_json(retriever: Retriever, ranking: DecodedRanking, asked: Any) -> str:
         "method": retriever.index.method,
         "results": results,
     }
-    return json.dumps(row, ensure_ascii=False)
+    return json_line(row)

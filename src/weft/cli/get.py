@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from weft.cli.opening import IndexPath, Json, for_stdout, id_of, no_document
 from weft.errors import DataError
+from weft.explain.printable import json_line
 from weft.ingest import own_metadata
 from weft.text_index import TextIndex
 
@@ -26,11 +26,11 @@ def get(
         for document in documents:
             if as_json:
                 row = {"id": document.id, "text": document.text, "metadata": document.metadata}
-                typer.echo(json.dumps(row, ensure_ascii=False))
+                typer.echo(json_line(row))
                 continue
             typer.secho(for_stdout(document.id), bold=True)
             for key, value in own_metadata(document).items():  # our own notes only --json has
-                shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                shown = value if isinstance(value, str) else json_line(value)
                 typer.secho(for_stdout(f"  {key}: {shown}"), dim=True)
             typer.echo(for_stdout(f"\n{document.text.strip()}\n"))
     if missing:

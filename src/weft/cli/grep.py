@@ -18,6 +18,7 @@ import typer
 from weft.cli.answers import readable
 from weft.cli.opening import Json, Queries, QueryEncoder, shown
 from weft.errors import IndexFormatError, IndexLockedError, WeftError
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex, is_index
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _print(hits: list[Hit], names: bool, context: int, as_json: bool) -> None:
     for number, hit in enumerate(hits):
         if as_json:
             row = {"path": hit.path, "line": hit.line, "score": hit.score, "text": hit.text, "heading": hit.heading}
-            typer.echo(json.dumps({**row, "first": hit.first, "context": hit.around}, ensure_ascii=False))
+            typer.echo(json_line({**row, "first": hit.first, "context": hit.around}))
             continue
         if context and number:
             typer.echo("--")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ import typer
 
 from weft.cli.opening import InterruptedRunError, Json, Model, shown, stdin_of_texts
 from weft.errors import DataError, IndexFormatError, counted
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex, is_taken
 
 if TYPE_CHECKING:
@@ -231,4 +231,4 @@ def _as_json(summary: Summary) -> str:
         "skipped_by_reason": dict(reasons.most_common()),
         "skipped": [s._asdict() for s in summary.skipped],
     }
-    return json.dumps(found, ensure_ascii=False)
+    return json_line(found)

@@ -10,6 +10,7 @@ import typer
 from weft.cli.opening import IndexPath, Json
 from weft.cli.opening import shown as shown_value
 from weft.encoders.loading import BUNDLED, query_encoders
+from weft.explain.printable import json_line
 from weft.text_index import TextIndex
 
 
@@ -22,7 +23,7 @@ def info(index: IndexPath, as_json: Json = False) -> None:
     with TextIndex.open(index) as opened:
         found = opened.info()
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json_line(found))
         return
     shown = {
         "index": found["path"],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import typer
 
 from weft.cli.opening import IndexPath, Json, shown
 from weft.errors import counted
+from weft.explain.printable import json_line
 from weft.storage.folder import QUARANTINE
 from weft.storage.repair import repair as repaired
 
@@ -20,7 +20,7 @@ def repair(index: IndexPath, as_json: Json = False) -> None:
     """
     done = repaired(index)
     if as_json:
-        typer.echo(json.dumps(asdict(done), ensure_ascii=False))
+        typer.echo(json_line(asdict(done)))
         return
     for note in done.notes:
         typer.echo(f"weft: {shown(note)}", err=True)

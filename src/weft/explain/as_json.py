@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from weft.explain.explanation import Explanation, Side
+from weft.explain.printable import json_line
 
 SCHEMA = "weft.explanation/1"
 """Fields may be added under this name; if existing ones change, the name changes."""
@@ -40,7 +40,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
 
 def to_json(explanations: Sequence[Explanation]) -> str:
     """Return JSON lines, one for each explanation."""
-    lines = [json.dumps(to_dict(explanation), ensure_ascii=False, allow_nan=False) for explanation in explanations]
+    lines = [json_line(to_dict(explanation), allow_nan=False) for explanation in explanations]
     return "".join(line + "\n" for line in lines)
 
 
