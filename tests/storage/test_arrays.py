@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_round_trip(folder, specs, info, seed):
             assert stored[name].dtype == array.dtype
             assert np.array_equal(stored[name], array)
             assert not stored[name].size or stored[name].ctypes.data % ALIGN == 0
+
+
+def test_a_header_as_long_as_a_file_with_a_hole(sample, tmp_path):
+    path = tmp_path / "hole.seg"
+    with open(path, "wb") as file:
+        file.write(sample[0].read_bytes()[: _PREFIX.size])
+        file.seek(8)
+        file.write(struct.pack("<Q", 3 << 28))
+        file.truncate(1 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptIndexError, match="the header is longer"):
+            Arrays(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_never_overwrites(sample):

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import _native
-from weft.errors import CorruptIndexError
+from weft.errors import CorruptIndexError, StorageError
 from weft.stopping import check_stop
 from weft.storage.folder import check_file
 
@@ -47,6 +47,8 @@ LEAST_BLOCK = 1 << 12
 SEE_CHECK = "; `weft check` lists all damage"
 """The end of a message about the first damage found."""
 MOST_DIMENSIONS = 3
+MOST_HEADER = 1 << 20
+"""Bytes of the longest header that is read; ours have a few thousand. A file with a hole is longer than what it takes."""
 _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
 
@@ -174,6 +176,8 @@ class Arrays:
             raise CorruptIndexError(f"{path}: the file is missing") from None
         except ValueError:
             raise CorruptIndexError(f"{path}: the file is empty") from None
+        except MemoryError as error:
+            raise StorageError(f"{path}: there is no memory for a copy of it ({error})") from None
         self._read_header()
         if copied:
             self.verify()
@@ -185,8 +189,8 @@ class Arrays:
         magic, length, checksum = _PREFIX.unpack_from(view)
         if magic != MAGIC:
             raise self._corrupt("does not begin as a segment of this format version")
-        if length > size - _PREFIX.size:
-            raise self._corrupt("the header is longer than the file")
+        if length > min(size - _PREFIX.size, MOST_HEADER):
+            raise self._corrupt("the header is longer than the file, or than any of weft's")
         text = bytes(view[_PREFIX.size : _PREFIX.size + length])
         if zlib.crc32(text) != checksum:
             raise self._corrupt("header checksum")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import SEE_CHECK
 from weft.storage.catalogue import Catalogue, SegmentRow
+from weft.storage.database import faults_named
 from weft.storage.folder import SEGMENTS, segment_files
 from weft.storage.lock import last_mark
 from weft.storage.segments import Segment, in_parts, open_segment
@@ -48,6 +49,11 @@ def check(store: Store) -> Report:
     ...     check(store)
     Report(problems=(), leftovers=())
     """
+    with faults_named(store.folder):
+        return _check(store)
+
+
+def _check(store: Store) -> Report:
     mark = last_mark(store.folder)
     try:
         catalogue = Catalogue.open(store.folder)
