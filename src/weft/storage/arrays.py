@@ -48,7 +48,7 @@ SEE_CHECK = "; `weft check` lists all damage"
 """The end of a message about the first damage found."""
 MOST_DIMENSIONS = 3
 MOST_HEADER = 1 << 20
-"""Bytes of the longest header that is read; ours have a few thousand. A file with a hole is longer than what it takes."""
+"""Bytes of the longest header that is read; ours have a few thousand. A file with a hole is longer than its disk."""
 _PREFIX = struct.Struct("<8sQI")
 _DTYPES = {name: np.dtype(name) for name in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4")}
 
