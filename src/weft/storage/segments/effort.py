@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 from weft.storage.segments.plan import Effort
 
-CELLS = 12
-K_PRIME = 2560
+CELLS = 16
+K_PRIME = 1800
 """About this many document tokens are looked at for each query token: the lists of their centroids are read."""
-REFINE = 160
-"""Documents scored in full. With 120, recall@10 of 20,000 synthetic documents was .977, with 160 it is .981."""
+REFINE = 120
+"""Documents scored in full."""
 TOKENS = 1_000_000
 """`K_PRIME` and `REFINE` are for a segment of this many tokens. Below, `K_PRIME` falls with the root of their
 number."""
 GROWTH = 0.25
 """Above, both grow with this power of it, since more documents lie equally near to each other."""
-SKETCHED = 5
+SKETCHED = 8
 """Where tokens have sketches, this many times `refine` documents are found, and the best by sketch scored in full."""
 UNSKETCHED = 3
 """Without sketches, this many times as many must be scored in full for the same recall."""
