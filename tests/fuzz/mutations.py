@@ -38,6 +38,12 @@ def flipped(rng, data):
     return bytes(data)
 
 
+def changed_info(rng, info):
+    """Return what a header says, with something else in one place."""
+    other = rng.choice((*LARGE, -1, 1.5, 1e308, None, True, "x", "", [], [-1], {}))
+    return {**info, rng.choice(sorted(info)): other}
+
+
 def changed_array(rng, array):
     """Return an array with another number somewhere, or of another length, type or shape."""
     kind = rng.choice(("put", "put", "put", "cut", "type", "flat"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fuzz.from_outside import Bodies, Readers
-from fuzz.mutations import changed_array, flipped, mutated
+from fuzz.mutations import changed_array, changed_info, flipped, mutated
 from fuzz.target import OTHER, REFUSED, SAME, Target
 from storage import crafted
 from weft import Document, Index, TokenVectors, WeftError
@@ -50,10 +50,10 @@ class Files(Target):
         summed = rng.random() < 0.5
         if summed:
             changed = dict(arrays)
-            for _ in range(rng.choice((1, 1, 2, 3))):
+            for _ in range(rng.choice((0, 1, 1, 2, 3))):
                 name = rng.choice(sorted(changed))
                 changed[name] = changed_array(rng, changed[name])
-            write_arrays(self._file, changed, info)
+            write_arrays(self._file, changed, changed_info(rng, info) if rng.random() < 0.2 else info)
         else:
             self._file.write_bytes(flipped(rng, data) if rng.random() < 0.7 else mutated(rng, data))
         with np.errstate(all="ignore"):

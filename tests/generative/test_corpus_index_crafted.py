@@ -11,7 +11,7 @@ pytest.importorskip("pydivsufsort", reason="needs the generative extra: pip inst
 
 from storage.crafted import reheader, rewrite
 from weft import _native
-from weft.errors import CorruptIndexError, WeftError
+from weft.errors import CorruptIndexError, IndexFormatError, WeftError
 from weft.generative.corpus_index import FMIndex, NGramIndex, TokenTextIndex
 
 DOCUMENTS = [[1, 2, 3, 1, 2], [2, 2, 9], [4, 1, 2]]
@@ -45,6 +45,22 @@ def test_numbers_that_would_never_end(tmp_path, name, value):
     build(FMIndex).save(path)
     reheader(path, lambda header: header["info"].update({name: value}))
     with pytest.raises(CorruptIndexError):
+        use(path)
+
+
+@pytest.mark.parametrize("form", [TokenTextIndex, FMIndex])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in ("vocabulary", "documents") for value in (2**31, 2**32, 2**63, 2**64, -1, 1.5, True)]
+    + [("tokens", value) for value in (2**31, -1, 2**64, None)]
+    + [("breaks", value) for value in (None, "x", [1.5], [-1], [20], [[]])]
+    + [("kind", value) for value in ([], {}, None, 7, "x")],
+)
+def test_numbers_that_the_arrays_do_not_bear_out(tmp_path, form, name, value):
+    path = tmp_path / "corpus.tokens"
+    build(form).save(path)
+    reheader(path, lambda header: header["info"].update({name: value}))
+    with pytest.raises((CorruptIndexError, IndexFormatError)):
         use(path)
 
 

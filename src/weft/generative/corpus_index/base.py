@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from weft import _native
 from weft.checks import integers
 from weft.errors import CorruptIndexError, IndexFormatError, invalid
-from weft.generative.corpus_index.corpus import Corpus, lay_out, symbols_of
+from weft.generative.corpus_index.corpus import MAX_ROWS, MAX_VOCABULARY, Corpus, lay_out, symbols_of
 from weft.generative.corpus_index.heads import find_heads, no_heads
 from weft.generative.corpus_index.storage import TokenTextFile, open_file, pack_ids, unpack_ids, write_file
 
@@ -172,7 +172,7 @@ class NGramIndex(ABC):
         file = open_file(Path(path))
         try:
             kinds = {form.kind: form for form in (cls, *cls.__subclasses__()) if hasattr(form, "kind")}
-            form = kinds.get(file.info.get("kind", ""))
+            form = kinds.get(str(file.info.get("kind", "")))
             if form is None:
                 known = ", ".join(kinds)
                 raise IndexFormatError(f"{path} is a corpus index of the kind {file.info.get('kind')!r}, not {known}")
@@ -358,16 +358,24 @@ class NGramIndex(ABC):
         return str(self._arrays.path) if isinstance(self._arrays, TokenTextFile) else "the corpus index"
 
     def _check_header(self) -> None:
-        info = self._info
-        whole = all(isinstance(info.get(name), int) for name in ("vocabulary", "documents", "tokens"))
-        missing = [name for name in (*TABLES, *self._extra, "id_bytes", "id_offsets") if name not in self._arrays]
-        if (
-            not whole
-            or not isinstance(info.get("tokenizer"), str)
-            or not isinstance(info.get("breaks"), list)
-            or missing
+        info, breaks = self._info, self._info.get("breaks")
+        there = all(name in self._arrays for name in (*TABLES, *self._extra, "id_bytes", "id_offsets"))
+        # Tables of the vocabulary's size are made before any array is looked at.
+        if not (
+            there
+            and _is_number(info.get("vocabulary"), 1, MAX_VOCABULARY)
+            and _is_number(info.get("tokens"), 0, MAX_ROWS)
+            and _is_number(info.get("documents"), 0, MAX_ROWS)
+            and self._arrays["id_offsets"].shape == (info["documents"] + 1,)
+            and isinstance(info.get("tokenizer"), str)
+            and isinstance(breaks, list)
+            and all(_is_number(token, 0, info["vocabulary"] - 1) for token in breaks)
         ):
             raise CorruptIndexError(f"{self._name}: damaged: header of a corpus index; build the corpus index again")
+
+
+def _is_number(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 def _flat(ngrams: Iterable[Sequence[int]], method: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
