@@ -1,6 +1,6 @@
 """A tiny light model with query towers made by hand, and what those must compute, in NumPy. No torch.
 
-fast: vectors = normalise(word + position + type), salience = |sum of these|. static: as its class says.
+fast: vectors = normalise(up · (word + position + type) + table), salience = |sum of these|. static: as its class says.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SCALE = _rng.uniform(0.005, 0.02, (TOKENS, 1)).astype(np.float32)
 POSITIONS = _rng.standard_normal((16, WIDTH)).astype(np.float32)
 TYPES = _rng.standard_normal((2, WIDTH)).astype(np.float32)
 UP = _rng.standard_normal((WIDTH, DIM)).astype(np.float32)
+TABLE = _rng.standard_normal((TOKENS, DIM)).astype(np.float32)
 STATIC = {
     "table": _rng.integers(-127, 128, (TOKENS, DIM)).astype(np.int8),
     "scale": _rng.uniform(0.005, 0.02, TOKENS).astype(np.float32),
@@ -74,7 +75,9 @@ def write_static(folder: Path, **changes: np.ndarray | None) -> None:
 
 def write_fast(folder: Path, width: int = WIDTH) -> None:
     nodes = [
-        helper.make_node("MatMul", ["embedded", "up"], ["y"]),
+        helper.make_node("MatMul", ["embedded", "up"], ["states"]),
+        helper.make_node("Gather", ["table", "ids"], ["own"]),
+        helper.make_node("Add", ["states", "own"], ["y"]),
         helper.make_node("LpNormalization", ["y"], ["vectors"], axis=-1, p=2),
         helper.make_node("ReduceSum", ["y", "last"], ["s"], keepdims=0),
         helper.make_node("Abs", ["s"], ["salience"]),
@@ -83,12 +86,19 @@ def write_fast(folder: Path, width: int = WIDTH) -> None:
     whole = helper.make_graph(
         nodes,
         "fast",
-        [helper.make_tensor_value_info("embedded", TensorProto.FLOAT, [1, "t", width])],
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "t"]),
+            helper.make_tensor_value_info("embedded", TensorProto.FLOAT, [1, "t", width]),
+        ],
         [
             helper.make_tensor_value_info("vectors", TensorProto.FLOAT, [1, "t", DIM]),
             helper.make_tensor_value_info("salience", TensorProto.FLOAT, [1, "t"]),
         ],
-        [numpy_helper.from_array(up, "up"), numpy_helper.from_array(np.array([-1]), "last")],
+        [
+            numpy_helper.from_array(up, "up"),
+            numpy_helper.from_array(TABLE, "table"),
+            numpy_helper.from_array(np.array([-1]), "last"),
+        ],
     )
     made = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.save(made, str(folder / "query-fast.onnx"))
@@ -102,7 +112,7 @@ def answer(text: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
         ids = [*ids[: MODEL.query.length - 1], ids[-1]]
     if kind == "fast":
         rows = [BYTES[i] * SCALE[i] + POSITIONS[place] + TYPES[0] for place, i in enumerate(ids)]
-        y = np.array(rows, np.float64) @ UP
+        y = np.array(rows, np.float64) @ UP + TABLE[ids]
         return _unit(y), np.abs(y.sum(1))
     a = {name: array.astype(np.float64) for name, array in STATIC.items()}
     own = [a["table"][i] * a["scale"][i] for i in ids]

@@ -13,10 +13,11 @@ from weft import Encoder
 from weft.cli.main import main
 from weft.encoders.query_towers import WORDS
 from weft.errors import CheckpointError, InvalidParameterError
-from weft.training.query_towers.fitting import losses
+from weft.training.query_towers.beginning import PRIOR, regress
+from weft.training.query_towers.fitting import fit, losses
 from weft.training.query_towers.recipes import TowerTraining, build_tower_recipe
 from weft.training.query_towers.run import prepare
-from weft.training.query_towers.students import Layered
+from weft.training.query_towers.students import Layered, Static
 from weft.training.query_towers.teacher import PART, teach
 from weft.training.query_towers.texts import LONGEST, TextSource, make_texts, texts_of
 from weft.training.query_towers.weights import Weights
@@ -79,6 +80,10 @@ def test_texts_are_made_of_training_queries_and_documents_alone(data):
     assert {f"learnt {i}" for i in (1, 2)} == {
         text for text in texts_of(TextSource(str(data), limit=0, documents="^d[12]$")) if "learnt" in text
     }
+    assert not any("zeppelin" in text for text in texts)
+    swapped = [text for text in texts_of(TextSource(str(data), limit=300), words=["zeppelin"]) if "zeppelin" in text]
+    assert len(swapped) > 10
+    assert all(set(text.split()) - {"zeppelin"} for text in swapped)
     both = make_texts([TextSource(str(data), limit=50)] * 2, ["fox", "##x", "an", "7up", "and"])
     assert len(set(both)) == len(both)
     assert "fox" in both
@@ -121,6 +126,47 @@ def test_the_models_vectors_are_kept_and_taken_from_where_they_are(model, data, 
     before = kept.stat().st_mtime_ns
     list(teach(encoder, texts, tmp_path))
     assert kept.stat().st_mtime_ns == before
+
+
+def test_a_fast_tower_begins_with_its_heads_and_its_table_fitted(model, data, tmp_path):
+    encoder = Encoder.load(model)
+    parts = list(teach(encoder, texts_of(TextSource(str(data), limit=200)), tmp_path))
+    student = Layered(Weights(encoder.backend.path), [0], 16, 2).eval()
+
+    @torch.no_grad()
+    def left(by_token):
+        """1 − cosine, and what the head alone leaves of each token."""
+        loss = []
+        split = (np.split(a, parts[0].offsets[1:-1]) for a in (parts[0].ids, parts[0].vectors))
+        for ids, target in zip(*split, strict=True):
+            ids, target = torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(target.astype(np.float32))
+            loss.append(1 - (student(ids[None])[0][0] * target).sum(-1))
+            states = student.states((student.words[ids] + student.positions[: len(ids)])[None])[0, 1:-1]
+            for token, residual in zip(ids[1:-1].tolist(), target[1:-1] - student.token(states), strict=True):
+                by_token.setdefault(token, []).append(residual)
+        return float(torch.cat(loss).mean())
+
+    before = left({})
+    regress(student, lambda: parts)
+    by_token = {}
+    assert left(by_token) < 0.5 * before
+    for token, residuals in by_token.items():
+        mean = torch.stack(residuals).sum(0) / (len(residuals) + PRIOR)
+        np.testing.assert_allclose(student.table[token].detach(), mean, atol=2e-3)
+
+
+def test_threads_do_not_change_what_is_learnt(model, data, tmp_path):
+    encoder = Encoder.load(model)
+    texts = texts_of(TextSource(str(data), limit=200))
+    learnt = []
+    for threads in (1, 3):
+        torch.manual_seed(7)
+        student = Static(encoder.tokenizer.get_vocab_size(), encoder.dim)
+        torch.nn.init.normal_(student.table)
+        settings = TowerTraining(str(tmp_path / str(threads)), 1, taught=str(tmp_path / "taught"), threads=threads)
+        fit(student, encoder, texts, settings)
+        learnt.append(student.table.detach())
+    torch.testing.assert_close(*learnt, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["fast", "static"])

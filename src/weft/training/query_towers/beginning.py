@@ -1,4 +1,4 @@
-"""Where a static tower begins: a least squares solution for its table and its matrices, in a few passes."""
+"""Where towers begin: least squares, for the table and the matrices of a static one, the heads of a fast one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from weft.training.query_towers.fitting import groups_of
-from weft.training.query_towers.students import Static
+from weft.training.query_towers.students import Layered, Static
 from weft.training.query_towers.teacher import Taught
 
 PRIOR = 4.0
@@ -20,6 +20,8 @@ RARE = 1e-4
 """Share of all tokens at which a token weighs half as much in a text's mean as one that is hardly ever seen."""
 
 NO_WEIGHT = -20.0
+ROUNDS = 4
+"""How often a fast tower's head and its table are fitted to what the other leaves."""
 
 Parts = Callable[[], Iterable[Taught]]
 
@@ -47,6 +49,38 @@ def least_squares(parts: Parts, words: NDArray[np.float32], dim: int) -> Static:
     _solve(student.text, _texts(student, parts))
     _fit_saliences(student, parts, counts)
     return student
+
+
+@torch.no_grad()
+def regress(student: Layered, parts: Parts, precision: str = "fp32") -> None:
+    """Set a fast tower's heads and its table to the least squares solution, given its layers.
+
+    One pass suffices: the head of tokens and the table are fitted in turn to what the other leaves, from sums of
+    products alone.
+    """
+    width, dim, tokens = student.token.in_features, student.token.out_features, len(student.words)
+    gram, right = torch.zeros(width + 1, width + 1), torch.zeros(width + 1, dim)
+    states_of, vectors_of, counts = torch.zeros(tokens, width + 1), torch.zeros(tokens, dim), torch.zeros(tokens)
+    texts: list[tuple[Tensor, Tensor]] = []
+    for ids, target, _ in _groups(parts):
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            states = student.states(student.words[ids] + student.positions[: ids.shape[1]])
+        states = states.float()
+        texts.append((student.of_text(states)[:, 0], target[:, [0, -1]].flatten(1)))
+        inner, y = ids[:, 1:-1].flatten(), target[:, 1:-1].flatten(0, 1)
+        x = torch.cat([states[:, 1:-1].flatten(0, 1), torch.ones(len(y), 1)], 1)
+        gram += x.T @ x
+        right += x.T @ y
+        states_of.index_add_(0, inner, x)
+        vectors_of.index_add_(0, inner, y)
+        counts.index_add_(0, inner, torch.ones(len(y)))
+    gram += RIDGE * gram.diagonal().mean() * torch.eye(width + 1)
+    for _ in range(ROUNDS):
+        solved = torch.linalg.solve(gram, right - states_of.T @ student.table)
+        student.table.copy_((vectors_of - states_of @ solved) / (counts + PRIOR)[:, None])
+    student.token.weight.copy_(solved[:-1].T)
+    student.token.bias.copy_(solved[-1])
+    _solve(student.text, texts)
 
 
 def _fit_table(student: Static, parts: Parts, words: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,11 @@ def fit(student: nn.Module, encoder: Encoder, texts: Sequence[str], settings: To
         {"params": [p for name, p in named.items() if name in decayed], "weight_decay": settings.weight_decay},
         {"params": [p for name, p in named.items() if name not in decayed], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), fused=True)
     done = _resume(output / CHECKPOINT, student, optimizer)
     taught = taught_folder(settings)
     log = open(output / _LOG, "a", encoding="utf-8")  # noqa: SIM115
-    with log:
+    with log, ThreadPoolExecutor(settings.threads, "weft-tower", torch.set_num_threads, (1,)) as pool:
         for number in range(done, total):
             at = number % parts
             (part,) = teach(encoder, texts[at * PART : (at + 1) * PART], taught)
@@ -62,7 +63,7 @@ def fit(student: nn.Module, encoder: Encoder, texts: Sequence[str], settings: To
                 progress = (number + position / len(steps)) / total
                 for group in optimizer.param_groups:
                     group["lr"] = settings.learning_rate * rate(progress, number * len(steps) + position, settings)
-                sums += _step(student, optimizer, part, step, settings)
+                sums += _step(student, optimizer, pool, part, step, settings)
             _keep(output / CHECKPOINT, student, optimizer, number + 1)
             token, text, salience = (sums / len(steps)).round(4)
             entry = {"part": number + 1, "of": total, "token": token, "text": text, "salience": salience}
@@ -120,21 +121,28 @@ def _sum_of_max(queries: Tensor, documents: Tensor, texts: int) -> Tensor:
 
 
 def _step(
-    student: nn.Module, optimizer: Any, part: Taught, step: list[np.ndarray[Any, Any]], settings: TowerTraining
+    student: nn.Module,
+    optimizer: Any,
+    pool: Executor,
+    part: Taught,
+    step: list[np.ndarray[Any, Any]],
+    settings: TowerTraining,
 ) -> np.ndarray[Any, Any]:
     """Take one step; return the means of the three losses over its tokens."""
     count = sum(group.size for group in step)
-    sums = np.zeros(3)
-    for group in step:  # rows (B, T) of the part's tokens
+
+    def learn(group: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:  # rows (B, T) of the part's tokens
         share = group.size / count
         ids = torch.from_numpy(part.ids[group].astype(np.int64))
         target = F.normalize(torch.from_numpy(part.vectors[group].astype(np.float32)), dim=-1)
         salience = torch.from_numpy(part.scores[group].astype(np.float32))
-        with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bf16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bf16", cache_enabled=False):
             vectors, scores = student(ids)
         token, text, sal = losses(vectors.float(), scores.float(), target, salience)
         (share * (token + settings.text_weight * text + settings.salience_weight * sal)).backward()
-        sums += share * np.array([token.item(), text.item(), sal.item()])
+        return share * np.array([token.item(), text.item(), sal.item()])
+
+    sums: np.ndarray[Any, Any] = sum(pool.map(learn, step), np.zeros(3))
     nn.utils.clip_grad_norm_(student.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()

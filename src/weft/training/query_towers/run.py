@@ -12,11 +12,11 @@ from weft.encoders import Encoder
 from weft.encoders.light import LightBackend
 from weft.encoders.query_towers import FAST, WORDS
 from weft.errors import CheckpointError, DataError
-from weft.training.query_towers.beginning import least_squares
+from weft.training.query_towers.beginning import least_squares, regress
 from weft.training.query_towers.fitting import CHECKPOINT, fit, taught_folder
 from weft.training.query_towers.recipes import TowerRecipe
 from weft.training.query_towers.students import Layered, Static
-from weft.training.query_towers.teacher import teach
+from weft.training.query_towers.teacher import PART, teach
 from weft.training.query_towers.texts import make_texts
 from weft.training.query_towers.weights import Weights
 from weft.training.query_towers.writing import write_tower
@@ -24,7 +24,9 @@ from weft.training.query_towers.writing import write_tower
 logger = logging.getLogger(__name__)
 
 RECIPE = "recipe.json"
-MAY_CHANGE = ("passes", "texts", "taught")
+REGRESSED = 4 * PART
+"""A fast tower's heads are begun on this many texts."""
+MAY_CHANGE = ("passes", "texts", "taught", "threads")
 """Keys of [training] that may change when a run is resumed."""
 
 
@@ -70,12 +72,16 @@ def begin(recipe: TowerRecipe, encoder: Encoder, texts: list[str]) -> Layered | 
     assert isinstance(encoder.backend, LightBackend)
     torch.manual_seed(recipe.training.seed)
     weights = Weights(encoder.backend.path)
-    if recipe.tower.kind == FAST:
-        return Layered(weights, recipe.tower.chosen_layers, recipe.tower.intermediate, recipe.tower.heads)
-    words = weights[WORDS]
-    if (Path(recipe.training.output) / CHECKPOINT).exists():  # holds all of it
-        return Static(len(words), encoder.dim)
+    begun = (Path(recipe.training.output) / CHECKPOINT).exists()  # holds all of it
     taken, folder = texts[: recipe.training.texts or None], taught_folder(recipe.training)
+    if recipe.tower.kind == FAST:
+        student = Layered(weights, recipe.tower.chosen_layers, recipe.tower.intermediate, recipe.tower.heads)
+        if not begun:
+            regress(student, lambda: teach(encoder, taken[:REGRESSED], folder), recipe.training.precision)
+        return student
+    words = weights[WORDS]
+    if begun:
+        return Static(len(words), encoder.dim)
     return least_squares(lambda: teach(encoder, taken, folder), words, encoder.dim)
 
 

@@ -66,7 +66,7 @@ class Layer(nn.Module):
 
 
 class Layered(nn.Module):
-    """A few layers of the model, its embeddings as they are, and its heads.
+    """A few layers of the model, its embeddings as they are, its heads, and a table that adds a vector for each token.
 
     Parameters
     ----------
@@ -95,6 +95,7 @@ class Layered(nn.Module):
         self.token = nn.Linear(width, dim)
         self.text = nn.Linear(width, 2 * dim)
         self.salience = nn.Linear(width, 1)
+        self.table = nn.Parameter(torch.zeros(len(self.words), dim))
         _take(self.norm, weights, "embeddings.LayerNorm")
         for layer, number in zip(made, layers, strict=True):
             layer.take(weights, number)
@@ -105,17 +106,26 @@ class Layered(nn.Module):
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Token ids (B, T) → vectors (B, T, dim) and saliences (B, T)."""
-        return self.encode(self.words[ids] + self.positions[: ids.shape[1]])
+        return self.encode(ids, self.words[ids] + self.positions[: ids.shape[1]])
 
-    def encode(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        """The part that becomes a graph: embeddings (B, T, width), before their norm."""
-        states = self.norm(embedded)
-        for layer in self.layers:
-            states = layer(states)
-        vectors = self.token(states)
-        both = self.text(F.normalize(states.mean(1, keepdim=True), dim=-1)).view(len(states), 2, -1)
+    def encode(self, ids: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """The part that becomes a graph: token ids (B, T), and embeddings (B, T, width) before their norm."""
+        states = self.states(embedded)
+        vectors = self.token(states) + F.embedding(ids, self.table)
+        both = self.text(self.of_text(states)).view(len(states), 2, -1)
         vectors = torch.cat([both[:, :1], vectors[:, 1:-1], both[:, 1:]], 1)
         return F.normalize(vectors, dim=-1), torch.relu(self.salience(states))[..., 0]
+
+    def states(self, embedded: Tensor) -> Tensor:
+        """Embeddings (B, T, width) → the last layer's states."""
+        states: Tensor = self.norm(embedded)
+        for layer in self.layers:
+            states = layer(states)
+        return states
+
+    def of_text(self, states: Tensor) -> Tensor:
+        """The direction of the states' mean, (B, 1, width)."""
+        return F.normalize(states.mean(1, keepdim=True), dim=-1)
 
 
 class Static(nn.Module):

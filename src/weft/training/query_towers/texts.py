@@ -15,14 +15,21 @@ from pathlib import Path
 from weft.errors import DataError, invalid
 from weft.sources.beir import objects, read_corpus, read_qrels, read_queries
 
-KINDS = ("queries", "titles", "sentences", "spans", "keywords", "questions", "passages")
+KINDS = ("queries", "titles", "sentences", "spans", "keywords", "questions", "swapped", "passages")
 """The kinds of texts made from a collection; all but the queries come from its documents."""
 
-SHARES = {"titles": 0.08, "sentences": 0.2, "spans": 0.3, "keywords": 0.2, "questions": 0.215, "passages": 0.005}
+SHARES = {
+    "titles": 0.06, "sentences": 0.24, "spans": 0.2, "keywords": 0.14, "questions": 0.16, "swapped": 0.15,
+    "passages": 0.05,
+}  # fmt: skip
 """The shares of the kinds, if a collection has enough of each."""
 
 LONGEST = 200
 """The maximum number of characters of a text that is no passage: most queries are short, and long texts cost most."""
+
+SWAPPED = 0.3
+"""The share of a sentence's words that words of the vocabulary take the place of: the model says what they mean there,
+so a tower learns words in context that its collections do not have."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"(])")
 _WORD = re.compile(r"[^\s,;:()\[\]\"]+")
@@ -75,17 +82,20 @@ class TextSource:
 def make_texts(sources: Sequence[TextSource], vocabulary: Iterable[str] = (), seed: int = 17) -> list[str]:
     """Return the texts of all sources, each once, shuffled, and the words of a vocabulary each by itself."""
     found: dict[str, None] = {}
-    for source in sources:
-        found.update(dict.fromkeys(texts_of(source, seed)))
     words = sorted(word for word in vocabulary if len(word) > 2 and word.isalpha() and word not in _COMMON)
+    for source in sources:
+        found.update(dict.fromkeys(texts_of(source, seed, words)))
     found.update(dict.fromkeys(words))
     texts = list(found)
     random.Random(seed).shuffle(texts)
     return texts
 
 
-def texts_of(source: TextSource, seed: int = 17) -> list[str]:
-    """Return the texts of one source: its training queries and `limit` texts made of its documents."""
+def texts_of(source: TextSource, seed: int = 17, words: Sequence[str] = ()) -> list[str]:
+    """Return the texts of one source: its training queries and `limit` texts made of its documents.
+
+    Without `words` to swap for others, there are no texts of that kind.
+    """
     queries, documents = _read(source)
     if not documents and not queries:
         raise DataError(f"no texts in {source.path!r}")
@@ -97,7 +107,8 @@ def texts_of(source: TextSource, seed: int = 17) -> list[str]:
         "spans": lambda text: _span(text, chance),
         "keywords": lambda text: _keywords(text, counts, chance),
         "questions": lambda text: _question(text, chance),
-        "passages": lambda text: " ".join(text.split()[:90]),
+        "swapped": lambda text: _swapped(_sentence(text, chance), words, chance) if words else "",
+        "passages": lambda text: _passage(text, chance),
     }
     made = chance.sample(queries, min(len(queries), source.queries))
     made += chance.sample(titles, min(len(titles), round(SHARES["titles"] * source.limit)))
@@ -153,6 +164,20 @@ def _keywords(text: str, counts: Counter[str], chance: random.Random) -> str:
         return ""
     pool = sorted(chance.sample(words, min(len(words), 24)), key=lambda word: counts[word])
     return " ".join(chance.sample(pool[:12], min(len(pool), 12, chance.randint(1, 6))))
+
+
+def _swapped(sentence: str, words: Sequence[str], chance: random.Random) -> str:
+    """Put words of the vocabulary in the place of some that are not common."""
+    return " ".join(
+        chance.choice(words) if word.lower() not in _COMMON and chance.random() < SWAPPED else word
+        for word in sentence.split()
+    )
+
+
+def _passage(text: str, chance: random.Random, least: int = 25, most: int = 100) -> str:
+    words = text.split()
+    start = chance.randrange(max(len(words) - least, 1))
+    return " ".join(words[start : start + chance.randint(least, most)])
 
 
 def _question(text: str, chance: random.Random) -> str:

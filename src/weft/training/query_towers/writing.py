@@ -70,31 +70,33 @@ class _Graph(nn.Module):
         super().__init__()
         self.student = student
 
-    def forward(self, embedded: Tensor) -> tuple[Tensor, Tensor]:
-        return self.student.encode(embedded)
+    def forward(self, ids: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        return self.student.encode(ids, embedded)
 
 
 def _write_graph(student: Layered, path: Path) -> None:
-    """Write the int8 graph from embeddings (1, T, width), and check its fp32 form against torch."""
-    width = student.words.shape[1]
+    """Write the int8 graph from ids (1, T) and embeddings (1, T, width), and check its fp32 form against torch."""
+    vocabulary, width = student.words.shape
     graph = _Graph(student).eval()
+    tokens = {1: torch.export.Dim("tokens", min=2)}
     with torch.inference_mode(), quiet_exporter():
         torch.onnx.export(
             graph,
-            (torch.randn(1, 7, width),),
+            (torch.randint(vocabulary, (1, 7)), torch.randn(1, 7, width)),
             str(path),
-            input_names=["embedded"],
+            input_names=["ids", "embedded"],
             output_names=["vectors", "salience"],
-            dynamic_shapes={"embedded": {1: torch.export.Dim("tokens", min=2)}},
+            dynamic_shapes={"ids": tokens, "embedded": tokens},
             opset_version=OPSET,
             dynamo=True,
             external_data=False,
             verbose=False,
         )
         session = open_session(path)
-        for tokens in (2, 9):
-            embedded = torch.randn(1, tokens, width)
-            for ours, theirs in zip(session.run(None, {"embedded": embedded.numpy()}), graph(embedded), strict=True):
+        for length in (2, 9):
+            ids, embedded = torch.randint(vocabulary, (1, length)), torch.randn(1, length, width)
+            found = session.run(None, {"ids": ids.numpy(), "embedded": embedded.numpy()})
+            for ours, theirs in zip(found, graph(ids, embedded), strict=True):
                 difference = float(np.abs(ours - theirs.numpy()).max())
                 if not difference <= LARGEST_DIFFERENCE:
                     raise CheckpointError(f"the graph of the query tower differs from torch by {difference:.2g}")
