@@ -132,6 +132,9 @@ def test_files_of_queries(tmp_path, name, text, expected):
         ("q.tsv", "a\tone\na\ttwo\n", "two queries have the id 'a'"),
         ("q.jsonl", "{", "line 1: not JSON"),
         ("q.jsonl", "[]", "not a JSON object"),
+        ("q.jsonl", '{"a":' * 5000 + "1" + "}" * 5000, "line 1: not JSON"),
+        ("q.jsonl", '{"id": 1%s}' % ("0" * 5000), "line 1: not JSON"),
+        ("q.txt", "fox\n" + "a" * (2**20 + 1), "line 2 of the queries is longer than 1 MB"),
         ("q.jsonl", '{"id": 1}', "no query in the fields text or query"),
     ],
 )

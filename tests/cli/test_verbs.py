@@ -55,6 +55,7 @@ class TestAdd:
         [
             (["x", "--metadata", "[1]"], "a JSON object"),
             (["x", "--metadata", "{"], "a JSON object"),
+            (["x", "--metadata", '{"a":' * 990 + "1" + "}" * 990], "a JSON object"),
             ([" "], "the text is empty"),
             (["--id", "a"], "given with a TEXT"),
         ],

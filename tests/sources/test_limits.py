@@ -9,7 +9,8 @@ import pytest
 
 from sources.test_files import Reading
 from weft.errors import DataError
-from weft.sources import records
+from weft.sources import beir, records
+from weft.sources.beir import objects
 from weft.sources.extract import extract
 from weft.sources.isolation import Reader
 from weft.sources.records import Fields, read_rows
@@ -119,6 +120,21 @@ def test_gzip_bombs(tmp_path, monkeypatch):
         for _ in range(300):
             file.write(b"\x20" * 2**20)
     assert Reading(tmp_path).reasons == {"a.jsonl.gz": "more than 200 times its size when unpacked"}
+
+
+@pytest.mark.parametrize("text", ['{"a":' * 5000 + "1" + "}" * 5000, '{"_id": 1%s}' % ("0" * 5000), "{"])
+def test_rows_of_a_test_collection_that_are_no_json(tmp_path, text):
+    (tmp_path / "corpus.jsonl").write_text(text)
+    with pytest.raises(DataError, match="line 1: not JSON"):
+        list(objects(tmp_path / "corpus.jsonl"))
+
+
+def test_a_line_of_a_test_collection_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(beir, "LONGEST", 1000)
+    with gzip.open(tmp_path / "corpus.jsonl.gz", "wt") as file:
+        file.write(" " * 1_000_000)
+    with pytest.raises(DataError, match="a line is longer than"):
+        list(objects(tmp_path / "corpus.jsonl"))
 
 
 def test_rows_of_many_values(tmp_path):

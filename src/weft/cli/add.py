@@ -72,7 +72,7 @@ def _added(sources: Iterator[Source]) -> Iterator[Source]:
 def _object(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text) if text is not None else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise invalid("--metadata", "weft add", "a JSON object", text)

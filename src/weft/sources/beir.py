@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DataError
+from weft.sources.records import LONGEST
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,9 @@ def lines(path: Path) -> Iterator[str]:
         raise DataError(f"no such file: {str(path).removesuffix('.gz')!r} (or .gz)")
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
-            for line in file:
+            while line := file.readline(LONGEST + 1):
+                if len(line) > LONGEST:
+                    raise DataError(f"{str(path)!r}: a line is longer than {LONGEST // 2**20} MB")
                 if line.strip():
                     yield line.rstrip("\r\n")
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
@@ -137,8 +140,8 @@ def objects(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines(path), 1):
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{str(path)!r}, line {number}: not JSON ({error.msg})") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{str(path)!r}, line {number}: not JSON ({getattr(error, 'msg', error)})") from None
         if not isinstance(value, dict):
             raise DataError(f"{str(path)!r}, line {number}: expected an object, got {type(value).__name__}")
         yield value

@@ -11,6 +11,8 @@ from weft.errors import DataError
 
 ID_FIELDS = ("_id", "id", "query_id", "qid")
 TEXT_FIELDS = ("text", "query")
+LONGEST = 2**20
+"""The most characters of a line."""
 
 
 class Query(NamedTuple):
@@ -29,13 +31,22 @@ def read_query_file(path: Path, stdin: TextIO | None = None) -> list[Query]:
     """
     try:
         if str(path) == "-" and stdin is not None:
-            return _queries(path, enumerate(stdin, 1))
+            return _queries(path, _numbered(stdin))
         with path.open(encoding="utf-8-sig") as lines:
-            return _queries(path, enumerate(lines, 1))
+            return _queries(path, _numbered(lines))
     except FileNotFoundError:
         raise DataError(f"no such file of queries: {path}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _numbered(file: TextIO) -> Iterator[tuple[int, str]]:
+    number = 0
+    while line := file.readline(LONGEST + 1):
+        number += 1
+        if len(line) > LONGEST:
+            raise DataError(f"line {number} of the queries is longer than {LONGEST // 2**20} MB")
+        yield number, line
 
 
 def _queries(path: Path, lines: Iterator[tuple[int, str]]) -> list[Query]:
@@ -65,7 +76,7 @@ def _from_tsv(where: str, number: int, line: str) -> Query:  # noqa: ARG001
 def _from_json(where: str, number: int, line: str) -> Query:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON: {error}") from None
     if not isinstance(row, dict):
         raise DataError(f"{where}: not a JSON object: {line[:80]!r}")
