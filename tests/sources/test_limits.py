@@ -35,6 +35,8 @@ def reader():
         ("markdown", ("#" * 50 + "\n") * 20_000),
         ("markdown", "a\n" + "=" * MUCH + "b"),
         ("text", "\r" * MUCH + " x"),
+        ("mail", "Subject: " + "=?utf-8?q?a?= " * MUCH + "\n\nx"),
+        ("mail", "To: " + "a@b," * MUCH + "\n\nx"),
     ],
 )
 def test_readers_are_linear(kind, text, reader):

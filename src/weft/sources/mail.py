@@ -12,10 +12,22 @@ from typing import Any
 
 from weft.sources.extracted import Extracted, one_line, tidy, unix_lines
 
+LONGEST = 16_384
+"""The most characters of a header that are read: Python's parser takes quadratic time."""
+
+
+class _Policy(policy.EmailPolicy):
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:LONGEST]
+
+
+_POLICY = _Policy()
+
 
 def mail(data: bytes) -> Extracted:
     """Read a message: the subject as title, the text that a person would read, sender, receivers, date, attachments."""
-    message: Any = message_from_bytes(data, policy=policy.default)
+    message: Any = message_from_bytes(data, policy=_POLICY)
     assert isinstance(message, EmailMessage)
     body = message.get_body(preferencelist=("plain", "html"))
     subject = one_line(message["subject"])
