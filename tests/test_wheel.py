@@ -66,6 +66,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     [
         "weft/py.typed",
         "weft/models/weft-small/model.onnx",
+        "weft/models/weft-small/query-fast.json",
+        "weft/models/weft-small/query-fast.onnx",
         "weft/models/weft-small/LICENSE-gte-small.txt",
         "weft/recipes/weft-small.toml",
         "weft/recipes/generative/seal-small.toml",

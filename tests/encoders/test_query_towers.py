@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from encoders import light_models, tower_models
 from weft import Encoder, TextIndex
 from weft.cli.main import main
 from weft.encoders.graph_tables import embedding_table
+from weft.encoders.loading import BUNDLED
 from weft.errors import CheckpointError, InvalidParameterError
 
 TEXTS = ["the red planet", "why does rain fall? the quick fox jumps over it, and the lazy dog", "", "mars"]
@@ -165,3 +168,48 @@ def test_json_says_what_a_tower_is_of(folder):
     held = json.loads((folder / "query-static.json").read_text())
     assert held["model"] == Encoder.load(folder).fingerprint
     assert held["name"] == "tiny-static"
+
+
+needs_tower = pytest.mark.skipif(
+    not (BUNDLED / "query-fast.json").is_file(), reason="this checkout has no query tower in src/weft/models/weft-small"
+)
+
+
+@needs_tower
+def test_weft_smalls_tower_gives_nearly_its_vectors():
+    queries = [
+        "how do vaccines protect against the flu virus?",
+        "strip colour codes from a string",
+        "Should schools ban phones in class?",
+        "what similarity laws must be obeyed when building aeroelastic models of heated high speed aircraft",
+    ]
+    full, fast = (Encoder.load("weft-small", query=kind).encode_query(queries) for kind in ("full", "fast"))
+    assert (full.values * fast.values).sum(1).mean() > 0.92
+
+
+@needs_tower
+def test_weft_smalls_tower_finds_what_it_finds(tmp_path, capsys):
+    notes = {
+        "flu": "Vaccines train the immune system to recognise influenza.",
+        "fox": "The quick brown fox jumps over the lazy dog.",
+        "mars": "Iron oxide gives the fourth planet its red colour.",
+    }
+    place = str(tmp_path / "notes.weft")
+    with TextIndex.open(place, create=True) as made:
+        made.add(notes)
+    asked = {"how do shots protect from the flu?": "flu", "why is mars red?": "mars", "an animal that leaps": "fox"}
+    with TextIndex.open(place, query="fast") as opened:
+        assert {query: opened.search(query, k=1)[0].id for query in asked} == asked
+    for query, name in asked.items():
+        assert main(["search", place, query, "-k", "1", "--tsv", "--query-encoder", "fast"]) == 0
+        assert name in capsys.readouterr().out
+    assert main(["info", place]) == 0
+    assert "full, fast (--query-encoder)" in capsys.readouterr().out
+
+
+@needs_tower
+def test_weft_smalls_tower_is_of_its_recipe():
+    held = json.loads((BUNDLED / "query-fast.json").read_text())
+    recipe = tomllib.loads((Path(__file__).parents[2] / "recipes" / "weft-small-query-fast.toml").read_text())
+    assert recipe["tower"].items() <= (held["provenance"]["recipe"] | {"model": "weft-small"}).items()
+    assert held["model"] == Encoder.load("weft-small").fingerprint
