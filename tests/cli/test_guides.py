@@ -88,11 +88,18 @@ def examples(folder):
 
 def compare(page, folder):
     """Run the blocks of a page; they must print what stands there, or it is pasted."""
+    for module in NEEDS.get(page, []):
+        pytest.importorskip(module, reason=f"needs {module}: pip install 'weft-search[eval]'")
     for name, text in FILES.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     (folder / "home").mkdir()
+    if page == "guides/adaptation.md":
+        examples(folder)
+    if page == "guides/evaluation.md":
+        (folder / "src" / "weft" / "sources").mkdir(parents=True)
+        (folder / "src" / "weft" / "sources" / "demo").symlink_to(DEMO)
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     assert blocks
