@@ -66,6 +66,24 @@ def test_training_exporting_and_measuring_leave_nothing(tiny_bert, beir_folder, 
         assert fresh(tmp_path, "-m", "weft", *verb) == ([], []), verb
 
 
+@pytest.mark.torch
+def test_decoding_leaves_nothing(beir_folder, tmp_path):
+    for module in ("torch", "transformers"):
+        pytest.importorskip(module, reason="needs the generative extra: pip install 'weft-search[generative]'")
+    (tmp_path / "recipe.toml").write_text(
+        '[model]\nsize = "tiny"\nvocabulary = 80\n[identifiers]\nmethod = "seal"\n'
+        '[examples]\nspan = 4\ndocument_length = 8\n'
+        '[training]\noutput = "out"\nsteps = 1\nbatch_size = 4\n[[data]]\npath = "{data}"\n'
+    )
+    verbs = [
+        ("train", "recipe.toml", "--data", beir_folder),
+        ("index", "out/collection", "-o", "ix", "-m", "out/model"),
+        ("search", "ix", "red planet"),
+    ]
+    for verb in verbs:
+        assert fresh(tmp_path, "-m", "weft", "generative", *verb) == ([], []), verb
+
+
 def test_quantising_leaves_nothing(tmp_path):
     pytest.importorskip("onnx")
     assert fresh(tmp_path, "-c", "import weft; from onnxruntime.quantization import quantize_dynamic") == ([], [])
