@@ -72,7 +72,7 @@ def test_decoding_leaves_nothing(beir_folder, tmp_path):
         pytest.importorskip(module, reason="needs the generative extra: pip install 'weft-search[generative]'")
     (tmp_path / "recipe.toml").write_text(
         '[model]\nsize = "tiny"\nvocabulary = 80\n[identifiers]\nmethod = "seal"\n'
-        '[examples]\nspan = 4\ndocument_length = 8\n'
+        "[examples]\nspan = 4\ndocument_length = 8\n"
         '[training]\noutput = "out"\nsteps = 1\nbatch_size = 4\n[[data]]\npath = "{data}"\n'
     )
     verbs = [
