@@ -41,7 +41,9 @@ class Nodes:
     def __init__(self, number, cpus=2):
         self.folder = Path(tempfile.mkdtemp(prefix="wr-", dir="/tmp"))  # Ray's sockets need short paths
         self.port, self.cpus = free_port(), cpus
-        self.environment = {**os.environ, **QUIET}
+        self.home = self.folder / "home"
+        self.home.mkdir()
+        self.environment = {**os.environ, **QUIET, "HOME": str(self.home)}
         self.address = f"127.0.0.2:{self.port}"  # Ray would take 127.0.0.1 for the machine's own address
         self.members = []
         try:

@@ -263,6 +263,11 @@ def test_documents_are_found_and_written_through_ray(nodes, joined, url):
         control.serve("notes", "elsewhere")
 
 
+def test_a_cluster_leaves_nothing_in_a_fresh_home(nodes, url):
+    """Nodes, the build, replicas and the router run in one."""
+    assert sorted(path.relative_to(nodes.home).as_posix() for path in nodes.home.rglob("*")) == []
+
+
 def test_a_killed_writer_costs_nothing(joined, url, expected):
     warm()
     with Load("a replica", url, expected) as load:
