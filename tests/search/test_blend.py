@@ -59,7 +59,7 @@ def test_exact_strings_come_first(demo, query, expected):
     index, _ = demo
     (answer,) = index.answers([query], 5, hybrid=True)
     assert answer.ranking.ids[0] == expected
-    assert answer.parts[expected].exact == 1.8
+    assert answer.parts[expected].exact == 1.5
     assert answer.ranking.scores[0] == pytest.approx(sum(answer.parts[expected]), rel=1e-6)
 
 
@@ -72,7 +72,7 @@ def test_explanations_say_what_a_blended_score_is_made_of(demo):
     assert sum(value for _, value in best.parts) == pytest.approx(answer.ranking.scores[0], rel=1e-6)
     assert best.total == pytest.approx(best.score, rel=1e-5), "the pairs are those of the token vectors"
     assert f"blended: {best.blended}" in str(best)
-    assert "1.80 exact" in best.blended
+    assert "1.50 exact" in best.blended
     assert best.blended in to_html([best])
     assert to_dict(best)["parts"] == dict(best.parts)
     (plain,) = index.explain("how often does the BX-4411 need oil", id="pump-2")
@@ -103,7 +103,7 @@ def test_what_words_are_worth_depends_on_how_many_of_them_a_document_has(demo, q
     assert 0 <= best <= most
     (answer,) = index.answers([query], hybrid=True)
     words = max((parts.words for parts in answer.parts.values()), default=0.0)
-    assert words == pytest.approx(0.8 * best / most, rel=1e-5, abs=1e-9)
+    assert words == pytest.approx(0.5 * best / most, rel=1e-5, abs=1e-9)
 
 
 def test_weights_and_mistakes(demo):

@@ -89,7 +89,7 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="VECTORS BM25",
-        help="The weights of vectors and BM25 in --hybrid; 1 0.8 by default for a blend.",
+        help="The weights of vectors and BM25 in --hybrid; 1 0.5 by default for a blend.",
     ),
 ]
 

@@ -15,7 +15,7 @@ from weft.types import Ranking
 BLEND = "blend"
 FUSIONS = (BLEND, "rrf", "scores")
 """Ways to fuse; the first is the default."""
-BLEND_WEIGHTS = (1.0, 0.8)
+BLEND_WEIGHTS = (1.0, 0.5)
 """What token vectors and BM25 weigh in a blend, chosen on the dev splits of six collections (benchmarks/hybrid.py)."""
 RRF_CONSTANT = 60
 """Of Cormack, Clarke and Büttcher (2009)."""
@@ -96,7 +96,7 @@ def blend(
     --------
     >>> best, parts = blend(Ranking(["a", "b"], [9.0, 5.0]), Ranking(["b", "c"], [3.0, 1.5]), exact={"c"}, k=2)
     >>> [(result.id, round(result.score, 2)) for result in best], parts["c"]
-    ([('c', 2.2), ('a', 1.0)], Parts(vectors=0.0, words=0.4, exact=1.8))
+    ([('c', 1.75), ('a', 1.0)], Parts(vectors=0.0, words=0.25, exact=1.5))
     """
     check_count(k, "k", "blend")
     of_vectors, of_words = checked_weights(BLEND_WEIGHTS if weights is None else weights, 2)
