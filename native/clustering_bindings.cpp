@@ -1,12 +1,15 @@
 // weft._native.nearest, improve_centroids, improve_codebooks and sketches: what building a coded segment takes; group_by_ward.
 #include "clustering_bindings.hpp"
 
+#include <cmath>
+
 #include "binding_arrays.hpp"
 #include "byte_layout.hpp"
 #include "byte_query.hpp"
 #include "clustering.hpp"
 #include "cpu.hpp"
 #include "grouping.hpp"
+#include "rounding.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -75,6 +78,14 @@ void sketches(const Input<uint8_t, 2>& rows, const Input<uint8_t, 2>& cells, con
     weft::make_sketches(*weft::active_level().bytes, codes, cells.data(), of.data(), codebooks.data(), out.data());
 }
 
+void round_rows(const Input<float, 2>& vectors, float scale, const Output<uint8_t, 2>& codes) {
+    require(codes.shape(0) == vectors.shape(0) && codes.shape(1) == vectors.shape(1), "codes must have the shape of vectors");
+    require(std::isfinite(scale), "scale must be finite");
+    for (size_t x = 0; x < vectors.size(); ++x) require(std::isfinite(vectors.data()[x] * scale), "vectors must be finite");
+    const nb::gil_scoped_release release;
+    weft::round_to_bytes(vectors.data(), static_cast<int64_t>(vectors.shape(0)), static_cast<int64_t>(vectors.shape(1)), scale, codes.data());
+}
+
 void group(const Output<float, 2>& distance, const Output<float, 1>& weight, int64_t groups, const Output<int32_t, 1>& labels) {
     const auto count = static_cast<int64_t>(weight.shape(0));
     require(static_cast<int64_t>(distance.shape(0)) == count && static_cast<int64_t>(distance.shape(1)) == count &&
@@ -93,5 +104,6 @@ void bind_clustering(nb::module_& module) {
     module.def("improve_centroids", improve, "codes"_a, "centroids"_a, "rounds"_a);
     module.def("improve_codebooks", train, "codes"_a, "cells"_a, "of"_a, "codebooks"_a, "rounds"_a);
     module.def("sketches", sketches, "codes"_a, "cells"_a, "of"_a, "codebooks"_a, "out"_a);
+    module.def("round_to_bytes", round_rows, "vectors"_a, "scale"_a, "codes"_a);
     module.def("group_by_ward", group, "distance"_a, "weight"_a, "groups"_a, "labels"_a);
 }

@@ -37,6 +37,8 @@ public:
         keys_.resize(wanted_);
     }
 
+    // After `in_order`: of the documents that it returned, the same sums in the upper half.
+    const std::vector<uint64_t>& keys() const { return keys_; }
     // After `in_order`: the sum of the last document, if as many were found as were wanted; else −1.
     int64_t last() const { return last_; }
 
@@ -89,7 +91,7 @@ public:
         Best best(probe.candidates);
         // Similarities are bytes of dot products with the query at its common scale.
         const double unit = query.tokens() > 0 ? (1 << kRowShift) * query.inverse_scale(0) / data.scale : 0;
-        int64_t imputed = 0;  // what every document has in common
+        int64_t imputed = 0;
         last.imputed.clear();
         for (int64_t p = 0; p < query.pages(); ++p) {
             const QueryPage& page = query.page(p);
@@ -107,8 +109,18 @@ public:
         const double least = unit > 0 ? probe.least.promise / unit - static_cast<double>(imputed) : -INFINITY;
         std::vector<int32_t> found = best.in_order(least > 0 ? static_cast<int64_t>(std::min(least, 4e9)) : 0);
         if (best.last() >= 0) last.promise = static_cast<double>(best.last() + imputed) * unit;
+        imputed_sum_ = static_cast<double>(imputed) * unit;
+        promises_.clear();
+        for (size_t i = 0; i < found.size(); ++i)
+            promises_.push_back(static_cast<double>(best.keys()[i] >> 32) * unit + imputed_sum_);
         return found;
     }
+
+    // What every document has in common in the last run, in units of scores.
+    double imputed() const { return imputed_sum_; }
+
+    // What the documents of the last run promised, in units of scores.
+    const std::vector<double>& promises() const { return promises_; }
 
     // Only the similarities with the cells, for the sketches of documents that need no finding.
     void score_cells(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query) {
@@ -310,6 +322,8 @@ private:
     uint8_t imputed_[kPage] = {};  // of the page at hand
     std::vector<uint8_t> rows_, cell_rows_, lifted_, values_, excess_;
     std::vector<uint32_t> masks_, sums_;
+    std::vector<double> promises_;
+    double imputed_sum_ = 0;
     std::vector<Visit> visits_;
     int64_t lengths_[kPage] = {};
     int64_t stride_ = 0;
@@ -329,58 +343,111 @@ void fill_up(const CodedSegment& data, const uint8_t* allowed, int64_t wanted, s
         if (!there[static_cast<size_t>(d)] && eligible(data, allowed, d)) documents.push_back(static_cast<int32_t>(d));
 }
 
+// No list should name a document without tokens; asked only of the few that were found.
+void leave_out_empty(const CodedSegment& data, const uint8_t* allowed, std::vector<int32_t>& documents, std::vector<double>& promises) {
+    size_t kept = 0;
+    for (size_t i = 0; i < documents.size(); ++i) {
+        if (!eligible(data, allowed, documents[i])) continue;
+        documents[kept] = documents[i];
+        if (!promises.empty()) promises[kept] = promises[i];
+        ++kept;
+    }
+    documents.resize(kept);
+    if (!promises.empty()) promises.resize(kept);
+}
+
 // The best probe.sketched of the documents by their sketches, of those that reach the bar.
 class Sketcher {
 public:
-    void run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober, const Probe& probe,
-             std::vector<int32_t>& documents, Bar& last) {
-        const int64_t sub_vectors = data.dim / kSubVector, width = sketch_width(data.dim);
-        table_.resize(static_cast<size_t>(sub_vectors * kEntries * kPage));
-        cells_.resize(static_cast<size_t>(data.cells * kPage));
-        keys_.assign(documents.size(), 0);
+    // `promises`: of the documents, falling; empty where they come in no order. Returns documents whose sketches must be checked
+    // before another try.
+    std::vector<int32_t> run(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober,
+                             const Probe& probe, const std::vector<double>& promises, const uint8_t* checked,
+                             std::vector<int32_t>& documents, Bar& last) {
+        sub_vectors_ = data.dim / kSubVector;
+        width_ = sketch_width(data.dim);
         // A sketch's sum has 128 more in each lane of each page; the rest is in parts of a dot product at the query's common scale.
         const double unit = 32768.0 / kEntryShare * query.inverse_scale(0) / data.scale;
-        for (int64_t p = 0; p < query.pages(); ++p) {
-            kernels.sketch_table(data.codebooks, query.page(p), table_.data());
-            kernels.sketch_cells(prober.cell_rows(p), data.cells, query.page(p).lanes, cells_.data());
-            alignas(32) int8_t floors[kPage];
-            std::fill(floors, floors + kPage, int8_t{-128});
-            for (int i = 0; probe.floors != nullptr && unit > 0 && i < query.page(p).lanes; ++i)
-                floors[i] = static_cast<int8_t>(std::clamp(std::floor(double{probe.floors[p * kPage + i]} / unit + 0.5), -128.0, 127.0));
-            for (size_t i = 0; i < documents.size(); ++i) {
-                if (i + kAhead < documents.size()) prefetch(data, documents[i + kAhead], width);
-                const int64_t first = data.offsets[documents[i]], count = data.offsets[documents[i] + 1] - first;
-                keys_[i] += kernels.sketch_sum(data.sketches + first * width, count, sub_vectors, table_.data(), cells_.data(),
-                                               data.cells - 1, floors);
+        const double common = static_cast<double>(query.pages()) * kPage * 128;
+        set_tables(kernels, data, query, prober, probe, unit);
+        keys_.clear();
+        Stopping stopping(promises.empty() ? Stop{} : probe.stop, kFirst, -INFINITY, INFINITY);
+        for (size_t i = 0; i < documents.size(); ++i) {
+            if (stopping.on() && i % kStep == 0 && promises[i] < stopping.least()) {
+                last.promise = stopping.least();
+                break;
             }
+            if (checked != nullptr && checked[documents[i]] == 0) {
+                std::vector<int32_t> unchecked;
+                const size_t end = stopping.on() ? std::min(std::max(2 * i, kCheckedAtOnce), documents.size()) : documents.size();
+                for (size_t j = i; j < end; ++j)
+                    if (checked[documents[j]] == 0) unchecked.push_back(documents[j]);
+                return unchecked;
+            }
+            if (i + kAhead < documents.size()) prefetch(data, documents[i + kAhead]);
+            const uint32_t sum = sketch(kernels, data, documents[i], query.pages());
+            if (stopping.on()) stopping.saw(promises[i], (sum - common) * unit);
+            keys_.push_back(uint64_t{sum} << 32 | (UINT32_MAX - i));
         }
-        for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = keys_[i] << 32 | (UINT32_MAX - i);
         const int64_t wanted = probe.sketched, kept = std::min(wanted, static_cast<int64_t>(keys_.size()));
         const bool more = wanted < static_cast<int64_t>(keys_.size());
         std::partial_sort(keys_.begin(), keys_.begin() + kept, keys_.end(), std::greater<>());
-        const auto score = [&](uint64_t key) {
-            return (static_cast<double>(key >> 32) - static_cast<double>(query.pages()) * kPage * 128) * unit;
-        };
-        if (more && kept > 0) last.sketch = score(keys_[static_cast<size_t>(kept - 1)]);
+        const auto score = [&](int64_t i) { return (static_cast<double>(keys_[static_cast<size_t>(i)] >> 32) - common) * unit; };
+        if (more && kept > 0) last.sketch = score(kept - 1);
         found_.clear();
+        estimates_.clear();
         // A few go on in any case: sketches by a codebook that has grown since it was trained are a little low.
         const int64_t always = wanted / kAlways;
-        for (int64_t i = 0; i < kept && (i < always || score(keys_[static_cast<size_t>(i)]) >= probe.least.sketch); ++i)
+        for (int64_t i = 0; i < kept && (i < always || score(i) >= probe.least.sketch); ++i) {
             found_.push_back(documents[UINT32_MAX - static_cast<uint32_t>(keys_[static_cast<size_t>(i)])]);
+            estimates_.push_back(static_cast<float>(score(i)));
+        }
         documents.assign(found_.begin(), found_.end());
+        return {};
     }
+
+    // The documents' scores by their sketches.
+    const std::vector<float>& estimates() const { return estimates_; }
 
 private:
-    static constexpr size_t kAhead = 3;
+    static constexpr size_t kAhead = 3, kStep = 16, kCheckedAtOnce = 512;
+    static constexpr int64_t kFirst = 64;
 
-    static void prefetch(const CodedSegment& data, int32_t document, int64_t width) {
-        const int64_t first = data.offsets[document], last = data.offsets[document + 1];
-        for (int64_t at = first * width; at < last * width; at += 64) __builtin_prefetch(data.sketches + at);
+    void set_tables(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& query, Prober& prober, const Probe& probe,
+                    double unit) {
+        const int64_t pages = query.pages();
+        tables_.resize(static_cast<size_t>(pages * sub_vectors_ * kEntries * kPage));
+        cells_.resize(static_cast<size_t>(pages * data.cells * kPage));
+        floors_.assign(static_cast<size_t>(pages * kPage), int8_t{-128});
+        for (int64_t p = 0; p < pages; ++p) {
+            kernels.sketch_table(data.codebooks, query.page(p), tables_.data() + p * sub_vectors_ * kEntries * kPage);
+            kernels.sketch_cells(prober.cell_rows(p), data.cells, query.page(p).lanes, cells_.data() + p * data.cells * kPage);
+            for (int i = 0; probe.floors != nullptr && unit > 0 && i < query.page(p).lanes; ++i)
+                floors_[static_cast<size_t>(p * kPage + i)] =
+                    static_cast<int8_t>(std::clamp(std::floor(double{probe.floors[p * kPage + i]} / unit + 0.5), -128.0, 127.0));
+        }
     }
 
-    std::vector<int8_t> table_, cells_;
+    uint32_t sketch(const ByteKernels& kernels, const CodedSegment& data, int32_t document, int64_t pages) const {
+        const int64_t first = data.offsets[document], count = data.offsets[document + 1] - first;
+        uint32_t sum = 0;
+        for (int64_t p = 0; p < pages; ++p)
+            sum += kernels.sketch_sum(data.sketches + first * width_, count, sub_vectors_,
+                                      tables_.data() + p * sub_vectors_ * kEntries * kPage, cells_.data() + p * data.cells * kPage,
+                                      data.cells - 1, floors_.data() + p * kPage);
+        return sum;
+    }
+
+    void prefetch(const CodedSegment& data, int32_t document) const {
+        const int64_t first = data.offsets[document], last = data.offsets[document + 1];
+        for (int64_t at = first * width_; at < last * width_; at += 64) __builtin_prefetch(data.sketches + at);
+    }
+
+    int64_t sub_vectors_ = 0, width_ = 0;
+    std::vector<int8_t> tables_, cells_, floors_;  // of all pages
     std::vector<uint64_t> keys_;
     std::vector<int32_t> found_;
+    std::vector<float> estimates_;
 };
 
 }  // namespace
@@ -408,6 +475,7 @@ Candidates find_candidates(const ByteKernels& kernels, const CodedSegment& data,
     const bool sketch = data.sketches != nullptr && probe.sketched > 0 && tokens > 0 &&
                         (barred || probe.sketched < std::min(number, wanted));
     std::vector<int32_t> documents;
+    std::vector<double> promises;  // falling; empty where documents come in no order
     Bar last;
     if (all) fill_up(data, allowed, wanted, documents);
     if (all && !sketch) return {std::move(documents), true, last};
@@ -418,18 +486,15 @@ Candidates find_candidates(const ByteKernels& kernels, const CodedSegment& data,
         Probe within = probe;
         within.candidates = wanted;
         documents = prober.run(kernels, data, bytes, allowed, within, last);
-        // No list should name a document without tokens; asked only of the few that were found.
-        const auto empty = [&](int32_t d) { return !eligible(data, allowed, d); };
-        documents.erase(std::remove_if(documents.begin(), documents.end(), empty), documents.end());
+        promises = prober.promises();
+        leave_out_empty(data, allowed, documents, promises);
         if (!barred && static_cast<int64_t>(documents.size()) < wanted) fill_up(data, allowed, wanted, documents);
+        if (probe.weighing == nullptr) promises.resize(documents.size(), prober.imputed());
     }
-    if (!sketch) return {std::move(documents), true, last};
-    std::vector<int32_t> unchecked;
-    for (const int32_t d : documents)
-        if (sketch_checked != nullptr && sketch_checked[d] == 0) unchecked.push_back(d);
+    if (!sketch) return {std::move(documents), true, last, {promises.begin(), promises.end()}};
+    std::vector<int32_t> unchecked = thread_sketcher.run(kernels, data, bytes, prober, probe, promises, sketch_checked, documents, last);
     if (!unchecked.empty()) return {std::move(unchecked), false, {}};
-    thread_sketcher.run(kernels, data, bytes, prober, probe, documents, last);
-    return {std::move(documents), true, last};
+    return {std::move(documents), true, last, thread_sketcher.estimates()};
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coded_segment.hpp"
+#include "stopping.hpp"
 #include "weighing.hpp"
 
 namespace weft {
@@ -34,6 +35,7 @@ struct Probe {
     int64_t candidates;  // documents found by them
     int64_t sketched;    // of which so many are kept, the best by their sketches; 0: all, and no sketch is looked at
     Bar least{};         // what they must reach
+    Stop stop{};         // when to end sketching, the most promising documents first
     const float* floors = nullptr;  // (query tokens) what a token counts at the least in a sketch (XTR eq. 4), or null
     const Weighing* weighing = nullptr;  // documents are found by weighed scores, without a bar; null: by sums of maxima
 };
@@ -42,6 +44,7 @@ struct Candidates {
     std::vector<int32_t> documents;
     bool checked;  // false: these documents' sketches must be checked before another try
     Bar last{};    // what the last one reached, where there were more than were asked for
+    std::vector<float> estimates{};  // of their scores: by sketch, or where there is none by centroids; may be empty
 };
 
 // The most promising documents, best first, at most probe.candidates; only those with allowed[d] != 0 and tokens.

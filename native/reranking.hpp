@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "coded_segment.hpp"
+#include "stopping.hpp"
 
 namespace weft {
 
@@ -15,6 +16,9 @@ struct Rerank {
     int64_t keep;      // documents whose integer score is returned
     const float* missing = nullptr;  // for each query token, what it counts at the least (XTR eq. 4); none: what it finds
     float least = -INFINITY;  // a document that all but surely scores less is not scored with the unrounded query
+    const float* estimates = nullptr;  // of the listed documents, falling: scoring stops by them
+    Stop stop{};
+    double surplus = INFINITY;  // what a score may exceed its estimate by, as long as too few are known
 };
 
 struct Scored {
@@ -27,6 +31,8 @@ struct Reranked {
     std::vector<Scored> documents;
     float error;  // no score differs by more from sum-of-max of the unrounded query with the same codes, be that computed
                   // exactly or in single precision
+    double surplus = INFINITY;  // what a score may exceed its estimate by, where estimates were given
+    int64_t scored = 0;         // documents, before scoring stopped
 };
 Reranked rerank(const ByteKernels&, const CodedSegment&, const float* query, int64_t tokens, const int32_t* listed,
                 int64_t count, const Rerank&);
@@ -41,7 +47,9 @@ struct BestDocuments {
     std::vector<int32_t> tokens;      // (documents, query tokens): the document token that counts, by its place in the document,
                                       // the first of equals; −1 where something stands in, or in a document without tokens
     std::vector<float> similarities;  // (documents, query tokens): what it counts; their sum in double precision is the score
-    float error;                      // as in `Reranked`
+    float error;                      // these as in `Reranked`
+    double surplus;
+    int64_t scored;
 };
 BestDocuments best_documents(const ByteKernels&, const CodedSegment&, const float* query, int64_t tokens, const int32_t* listed,
                              int64_t count, const Rerank&);

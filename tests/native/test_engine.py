@@ -190,7 +190,7 @@ def test_the_best_come_with_the_pairs_that_make_their_scores(case, keep, imputin
         found = np.concatenate([*exact, [1.0]]).astype(np.float32)
         missing = rng.choice(found, len(q))
     listed = rng.permutation(everything(made)).astype(np.int32)
-    documents, scores, _, tokens, similarities = made.engine().best(q, listed, keep, 0, missing)
+    documents, scores, _, tokens, similarities, *_ = made.engine().best(q, listed, keep, 0, missing)
     assert tokens.dtype == np.int32
     assert similarities.dtype == np.float32
     assert tokens.shape == similarities.shape == (len(documents), len(q))
@@ -231,7 +231,7 @@ def test_a_token_that_is_found_as_well_as_imputed_counts_as_found():
         ([1.5, -1, -1], {0: [1, 0, 0], 1: [-1] * 3, 2: [1, 0, 0]}, [2, 0, 0]),
         ([2.5, 0, 0], {0: [-1, 0, 0], 1: [-1] * 3, 2: [-1, 0, 0]}, [2.5, 0, 0]),
     ):
-        documents, scores, _, found, counted = engine.best(q, listed, 3, 0, np.array(missing, np.float32))
+        documents, scores, _, found, counted, *_ = engine.best(q, listed, 3, 0, np.array(missing, np.float32))
         assert documents.tolist() == [0, 2, 1]
         assert [row.tolist() for row in found] == [tokens[d] for d in (0, 2, 1)]
         assert counted.tolist() == [similarities, similarities, [0, 0, 0]]
@@ -269,7 +269,7 @@ def test_a_bar_keeps_out_what_does_not_reach_it(seed):
     rng = np.random.default_rng(seed)
     made = oracle.problem(rng, rng.integers(1, 4, 200), 16, cells=9)
     q, engine = oracle.query(rng, 40, 16), made.engine()
-    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 0, None)
+    found, _, promise, sketch, imputed, _ = engine.probe(q, None, 3, 6, 30, 0, None)
     assert found.tolist() == oracle.candidates(made, q, None, 3, 6, 30)
     assert sketch == -np.inf
     # Its own bar is one that all of them reach, and a higher one fewer, in the same order.
@@ -283,7 +283,7 @@ def test_a_bar_keeps_out_what_does_not_reach_it(seed):
     assert last == 0
     if made.numbers is None:
         return
-    found, _, promise, sketch, imputed = engine.probe(q, None, 3, 6, 30, 5, None)
+    found, _, promise, sketch, imputed, _ = engine.probe(q, None, 3, 6, 30, 5, None)
     again, *_ = engine.probe(q, None, 3, 6, 30, 5, None, promise, sketch, imputed)
     assert again.tolist() == found.tolist()
     again, *_ = engine.probe(q, None, 3, 6, 30, 5, None, promise, np.inf, imputed)
