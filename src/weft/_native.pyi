@@ -91,6 +91,11 @@ def group_by_ward(
     groups: int,
     labels: NDArray[np.int32],  # (n,), written: groups are numbered by their first points
 ) -> None: ...
+def round_to_bytes(
+    vectors: NDArray[np.float32],  # (n, dim)
+    scale: float,
+    codes: NDArray[np.uint8],  # (n, dim), written: 128 + vectors · scale, rounded
+) -> None: ...
 def nearest(
     codes: NDArray[np.uint8],  # (tokens, dim)
     centroids: NDArray[np.int8],  # (k, dim), in the units of the codes less 128
@@ -159,6 +164,8 @@ class Engine:
         sketch: float = ...,  # and by their sketches
         imputed: NDArray[np.float32] | None = None,  # (query tokens,) what a token counts where no centroid does
         floors: NDArray[np.float32] | None = None,  # (query tokens,) what it counts at least in a sketch
+        sure: float = ...,  # sketching stops where a score so many deviations above its promise is not among …
+        wanted: int = 0,  # … the best `wanted`; 0: nowhere
         weighs: bool = False,  # by list_weights, without promise, sketch and keep
         weights: NDArray[np.float32] | None = None,  # (query tokens,) u_q, which the query's vectors have already
         divides: bool = False,  # scores are averages by Z = ΣA, not sums
@@ -168,6 +175,7 @@ class Engine:
         float,  # what the last one reached by its centroids, where there were more; else −inf
         float,  # and by its sketch
         NDArray[np.float32],  # (query tokens,) what was imputed; empty if nothing was probed
+        NDArray[np.float32],  # (documents,) estimates of their scores; may be empty
     ]: ...
     def rerank(
         self, query: NDArray[np.float32], listed: NDArray[np.int32], keep: int, patience: int
@@ -188,12 +196,18 @@ class Engine:
         patience: int,
         missing: NDArray[np.float32] | None = None,  # (query tokens,) what each counts at the least
         least: float = ...,  # documents that all but surely score less are left out
+        estimates: NDArray[np.float32] | None = None,  # (listed,) of their scores, falling: scoring stops by them …
+        sure: float = ...,  # … where a score so many deviations above the next one is not among …
+        wanted: int = 0,  # … the best `wanted`; 0: nowhere
+        surplus: float = ...,  # what a score may exceed its estimate by, while too few are known
     ) -> tuple[
         NDArray[np.int32],  # (kept,): documents, best first, ties by document
         NDArray[np.float32],  # (kept,): float32 of the sum, in double precision, of the row of similarities
         float,  # no integer score by which documents were kept is further off
         NDArray[np.int32],  # (kept, query tokens): the document's token that counts, the first of equals, from 0; or -1
         NDArray[np.float32],  # (kept, query tokens): what it counts; `missing` where the token is -1
+        float,  # what a score may exceed its estimate by
+        int,  # documents scored
     ]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...
     def decode(self, listed: NDArray[np.int32], out: NDArray[np.float32]) -> None: ...

@@ -78,9 +78,7 @@ def test_sketching_stops_by_the_promises_of_the_lists():
     checked = np.zeros(300, np.uint8)
     asked = 0
     while True:  # sketches are asked for as far as they are read
-        found, ready, *_ = engine.probe(
-            q, None, 3, 9, 300, 40, checked, -INF, -INF, None, None, 0.0, 3
-        )
+        found, ready, *_ = engine.probe(q, None, 3, 9, 300, 40, checked, -INF, -INF, None, None, 0.0, 3)
         if ready:
             break
         assert not checked[found].any()
