@@ -103,7 +103,7 @@ def choose_scale(parts: Iterable[Floats], tokens: int = 0) -> float:
 
 
 def encode(vectors: Floats, scale: float) -> NDArray[np.uint8]:
-    """Round vectors to bytes, shape kept: 128 + x·scale, up or down so that hardly any error is along the vector itself."""
+    """Round vectors to bytes, shape kept: 128 + x·scale, up or down so that little error is along the vector itself."""
     codes = np.empty(vectors.shape, dtype=np.uint8)
     _native.round_to_bytes(np.ascontiguousarray(vectors, np.float32), float(np.float32(scale)), codes)
     return codes
