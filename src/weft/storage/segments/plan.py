@@ -77,16 +77,16 @@ class Bar:
     """The query in the space of codes, by the rotation's checksum: most segments share it"""
     surplus: float = np.inf
     """What a document's score may exceed its sketch's estimate by, as far as segments before have shown"""
-    best: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    best: list[float] = field(default_factory=list)
     """The best scores of coded segments so far, ascending"""
 
     def saw(self, scores: NDArray[np.float32], wanted: int) -> None:
         """Take note of what a segment found."""
-        self.best = np.sort(np.concatenate([self.best, scores]))[-wanted:]
+        self.best = sorted(self.best + scores.tolist())[-wanted:]
 
     def score(self, wanted: int) -> float:
         """Return the score that a document must reach to be among so many."""
-        return float(self.best[0]) if len(self.best) == wanted else -np.inf
+        return self.best[0] if len(self.best) == wanted else -np.inf
 
 
 @dataclass(frozen=True, eq=False)
