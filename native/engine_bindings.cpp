@@ -104,9 +104,9 @@ public:
 
     auto probe(const Input<float, 2>& query, const Flags& allowed, int64_t cells, int64_t centroids, int64_t count, int64_t keep,
                const Flags& checked, double promise, double sketch, const Optional<Input<float, 1>>& imputed,
-               const Optional<Input<float, 1>>& floors, double sure, int64_t wanted, bool weighs,
+               const Optional<Input<float, 1>>& floors, double sure, int64_t wanted, double reached, bool weighs,
                const Optional<Input<float, 1>>& weights, bool divides) const {
-        require(!std::isnan(sure), "sure must be a number");
+        require(!std::isnan(sure) && !std::isnan(reached), "sure and reached must be numbers");
         require(!weighs || (data_.list_weights != nullptr && keep == 0), "weighed documents have list_weights, and no sketch is looked at");
         const weft::Weighing weighing = checked_weighing(query, weights, divides);
         weft::Bar least{promise, sketch, {}};
@@ -119,7 +119,7 @@ public:
             require(floors->shape(0) == query.shape(0), "floors must have an entry per query token");
             for (size_t i = 0; i < floors->shape(0); ++i) require(std::isfinite(floors->data()[i]), "floors must be finite");
         }
-        const weft::Probe probe{cells, centroids, count, keep, std::move(least), {sure, wanted}, floors ? floors->data() : nullptr,
+        const weft::Probe probe{cells, centroids, count, keep, std::move(least), {sure, wanted, reached}, floors ? floors->data() : nullptr,
                                 weighs ? &weighing : nullptr};
         weft::Candidates found = find(query, allowed, probe, checked);
         return nb::make_tuple(to_numpy(found.documents), found.checked, found.last.promise, found.last.sketch,
@@ -133,21 +133,20 @@ public:
     }
 
     auto best(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep, int64_t patience,
-              const Optional<Input<float, 1>>& missing, float least, const Optional<Input<float, 1>>& estimates, double sure, int64_t wanted,
-              double surplus) const {
+              const Optional<Input<float, 1>>& missing, float least, const Optional<Input<float, 1>>& estimates, double sure, int64_t wanted) const {
         if (missing) {
             require(missing->shape(0) == query.shape(0), "missing must have an entry per query token");
             for (size_t i = 0; i < missing->shape(0); ++i) require(std::isfinite(missing->data()[i]), "missing must be finite");
         }
-        require(!std::isnan(sure) && !std::isnan(surplus), "sure and surplus must be numbers");
+        require(!std::isnan(sure), "sure must be a number");
         require(!estimates || estimates->shape(0) == listed.shape(0), "estimates must have an entry per listed document");
         weft::BestDocuments found = ranked(weft::best_documents, query, listed,
                                            {patience, keep, missing ? missing->data() : nullptr, least,
-                                            estimates ? estimates->data() : nullptr, {sure, wanted}, surplus});
+                                            estimates ? estimates->data() : nullptr, {sure, wanted, least}});
         const auto [documents, scores] = columns(found.documents);
         const size_t rows = found.documents.size(), width = query.shape(0);
         return nb::make_tuple(documents, scores, found.error, to_numpy(std::move(found.tokens), rows, width),
-                              to_numpy(std::move(found.similarities), rows, width), found.surplus, found.scored);
+                              to_numpy(std::move(found.similarities), rows, width), found.scored);
     }
 
     auto rerank_weighed(const Input<float, 2>& query, const Input<int32_t, 1>& listed, int64_t keep,
@@ -431,11 +430,11 @@ void bind_engine(nb::module_& module) {
         .def("candidates", &Engine::candidates, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a)
         .def("probe", &Engine::probe, "query"_a, "allowed"_a.none(), "cells"_a, "centroids"_a, "count"_a, "keep"_a,
              "checked"_a.none(), "promise"_a = -INFINITY, "sketch"_a = -INFINITY, "imputed"_a.none() = nb::none(), "floors"_a.none() = nb::none(),
-             "sure"_a = INFINITY, "wanted"_a = 0, "weighs"_a = false, "weights"_a.none() = nb::none(), "divides"_a = false)
+             "sure"_a = INFINITY, "wanted"_a = 0, "reached"_a = -INFINITY, "weighs"_a = false, "weights"_a.none() = nb::none(), "divides"_a = false)
         .def("rerank_weighed", &Engine::rerank_weighed, "query"_a, "listed"_a, "keep"_a, "weights"_a.none(), "divides"_a)
         .def("rerank", &Engine::rerank, "query"_a, "listed"_a, "keep"_a, "patience"_a)
         .def("best", &Engine::best, "query"_a, "listed"_a, "keep"_a, "patience"_a, "missing"_a = nb::none(),
-             "least"_a = -INFINITY, "estimates"_a = nb::none(), "sure"_a = INFINITY, "wanted"_a = 0, "surplus"_a = INFINITY)
+             "least"_a = -INFINITY, "estimates"_a = nb::none(), "sure"_a = INFINITY, "wanted"_a = 0)
         .def("score", &Engine::score, "query"_a, "listed"_a)
         .def("scan_tokens", &Engine::scan_tokens, "into"_a, "query"_a, "allowed"_a.none(), "base"_a, "certain"_a)
         .def("sample_tokens", &Engine::sample_tokens, "into"_a, "query"_a, "rows"_a)

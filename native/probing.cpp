@@ -371,12 +371,9 @@ public:
         const double common = static_cast<double>(query.pages()) * kPage * 128;
         set_tables(kernels, data, query, prober, probe, unit);
         keys_.clear();
-        Stopping stopping(promises.empty() ? Stop{} : probe.stop, kFirst, -INFINITY, INFINITY);
+        Stopping stopping(promises.empty() ? Stop{} : probe.stop, kFirst);
         for (size_t i = 0; i < documents.size(); ++i) {
-            if (stopping.on() && i % kStep == 0 && promises[i] < stopping.least()) {
-                last.promise = stopping.least();
-                break;
-            }
+            if (stopping.on() && i % kStep == 0 && promises[i] < stopping.least()) break;
             if (checked != nullptr && checked[documents[i]] == 0) {
                 std::vector<int32_t> unchecked;
                 const size_t end = stopping.on() ? std::min(std::max(2 * i, kCheckedAtOnce), documents.size()) : documents.size();

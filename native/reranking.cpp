@@ -120,7 +120,7 @@ private:
 
 // What an integer score is off at the most, of what it can be off: errors of many coordinates cancel.
 constexpr float kOff = 0.25f;
-constexpr int64_t kFirst = 16;  // so many documents are scored before estimates are believed
+constexpr int64_t kFirst = 16;  // see Stopping
 
 Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const ByteQuery& bytes, const int32_t* listed, int64_t count,
                 const Rerank& settings) {
@@ -135,7 +135,7 @@ Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const Byte
     scored.reserve(static_cast<size_t>(count));
     std::vector<float> best;  // a heap of the best `keep` scores, the least on top
     int64_t useless = 0;
-    Stopping stopping(settings.estimates == nullptr ? Stop{} : settings.stop, kFirst, settings.least, settings.surplus);
+    Stopping stopping(settings.estimates == nullptr ? Stop{} : settings.stop, kFirst);
     for (int64_t c = 0; c < count; ++c) {
         if (settings.patience > 0 && useless >= settings.patience) break;
         if (stopping.on() && settings.estimates[c] < stopping.least()) break;
@@ -174,7 +174,7 @@ Reranked rerank(const ByteKernels& kernels, const CodedSegment& data, const Byte
     const auto kept = static_cast<ptrdiff_t>(std::clamp<int64_t>(settings.keep, 0, static_cast<int64_t>(scored.size())));
     std::partial_sort(scored.begin(), scored.begin() + kept, scored.end(), better);
     scored.resize(static_cast<size_t>(kept));
-    return {std::move(scored), error, stopping.surplus(), looked_at};
+    return {std::move(scored), error, looked_at};
 }
 
 }  // namespace
@@ -209,8 +209,7 @@ BestDocuments best_documents(const ByteKernels& kernels, const CodedSegment& dat
         order.push_back({{document, scorer.score(document, counting.data() + d * width, similarities.data() + d * width)}, d});
     }
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return better(a.first, b.first); });
-    BestDocuments best{std::move(found.documents), std::vector<int32_t>(kept * width), std::vector<float>(kept * width), found.error,
-                       found.surplus, found.scored};
+    BestDocuments best{std::move(found.documents), std::vector<int32_t>(kept * width), std::vector<float>(kept * width), found.error, found.scored};
     for (size_t d = 0; d < kept; ++d) {
         best.documents[d] = order[d].first;
         const size_t row = order[d].second * width;

@@ -18,7 +18,6 @@ struct Rerank {
     float least = -INFINITY;  // a document that all but surely scores less is not scored with the unrounded query
     const float* estimates = nullptr;  // of the listed documents, falling: scoring stops by them
     Stop stop{};
-    double surplus = INFINITY;  // what a score may exceed its estimate by, as long as too few are known
 };
 
 struct Scored {
@@ -31,7 +30,6 @@ struct Reranked {
     std::vector<Scored> documents;
     float error;  // no score differs by more from sum-of-max of the unrounded query with the same codes, be that computed
                   // exactly or in single precision
-    double surplus = INFINITY;  // what a score may exceed its estimate by, where estimates were given
     int64_t scored = 0;         // documents, before scoring stopped
 };
 Reranked rerank(const ByteKernels&, const CodedSegment&, const float* query, int64_t tokens, const int32_t* listed,
@@ -48,7 +46,6 @@ struct BestDocuments {
                                       // the first of equals; −1 where something stands in, or in a document without tokens
     std::vector<float> similarities;  // (documents, query tokens): what it counts; their sum in double precision is the score
     float error;                      // these as in `Reranked`
-    double surplus;
     int64_t scored;
 };
 BestDocuments best_documents(const ByteKernels&, const CodedSegment&, const float* query, int64_t tokens, const int32_t* listed,

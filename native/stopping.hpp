@@ -15,14 +15,14 @@ namespace weft {
 struct Stop {
     double sure = INFINITY;
     int64_t wanted = 0;
+    double least = -INFINITY;  // what a score must reach in any case: as many are known elsewhere
 };
 
 class Stopping {
 public:
-    // `first`: so many documents are scored before the first is left out. `least`: what a score must reach in any case.
-    // `surplus`: what a score may exceed its estimate by as long as too few are known here.
-    Stopping(const Stop& stop, int64_t first, double least, double surplus)
-        : stop_(stop), first_(std::max(first, stop.wanted + 2)), least_(least), surplus_(surplus) {
+    // `first`: so many documents are scored before estimates are believed, or half as many where it is known what they must reach.
+    Stopping(const Stop& stop, int64_t first)
+        : stop_(stop), first_(stop.least > -INFINITY ? first / 2 : std::max(first, stop.wanted + 2)) {
         if (on()) best_.reserve(static_cast<size_t>(stop.wanted));
     }
 
@@ -43,23 +43,19 @@ public:
         std::push_heap(best_.begin(), best_.end(), std::greater<>());
     }
 
-    // What a score may exceed its estimate by; infinite while that is not known.
-    double surplus() const {
-        if (count_ < first_) return surplus_;
-        const double mean = sum_ / static_cast<double>(count_);
-        return mean + stop_.sure * std::sqrt(std::max(squares_ / static_cast<double>(count_) - mean * mean, 0.0));
-    }
-
     // The least estimate that is still worth scoring.
     double least() const {
+        if (count_ < first_) return -INFINITY;
         const bool full = static_cast<int64_t>(best_.size()) == stop_.wanted;
-        return std::max(full ? best_.front() : -INFINITY, least_) - surplus();
+        const double mean = sum_ / static_cast<double>(count_);
+        const double deviation = std::sqrt(std::max(squares_ / static_cast<double>(count_) - mean * mean, 0.0));
+        return std::max(full ? best_.front() : -INFINITY, stop_.least) - (mean + stop_.sure * deviation);
     }
 
 private:
     Stop stop_;
     int64_t first_, count_ = 0;
-    double least_, surplus_, sum_ = 0, squares_ = 0;
+    double sum_ = 0, squares_ = 0;
     std::vector<double> best_;  // a heap of the best scores, the least on top
 };
 

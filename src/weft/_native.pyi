@@ -184,6 +184,7 @@ class Engine:
         floors: NDArray[np.float32] | None = None,  # (query tokens,) what it counts at least in a sketch
         sure: float = ...,  # sketching stops where a score so many deviations above its promise is not among …
         wanted: int = 0,  # … the best `wanted`; 0: nowhere
+        reached: float = ...,  # what as many documents reach elsewhere
         weighs: bool = False,  # by list_weights, without promise, sketch and keep
         weights: NDArray[np.float32] | None = None,  # (query tokens,) u_q, which the query's vectors have already
         divides: bool = False,  # scores are averages by Z = ΣA, not sums
@@ -217,14 +218,12 @@ class Engine:
         estimates: NDArray[np.float32] | None = None,  # (listed,) of their scores, falling: scoring stops by them …
         sure: float = ...,  # … where a score so many deviations above the next one is not among …
         wanted: int = 0,  # … the best `wanted`; 0: nowhere
-        surplus: float = ...,  # what a score may exceed its estimate by, while too few are known
     ) -> tuple[
         NDArray[np.int32],  # (kept,): documents, best first, ties by document
         NDArray[np.float32],  # (kept,): float32 of the sum, in double precision, of the row of similarities
         float,  # no integer score by which documents were kept is further off
         NDArray[np.int32],  # (kept, query tokens): the document's token that counts, the first of equals, from 0; or -1
         NDArray[np.float32],  # (kept, query tokens): what it counts; `missing` where the token is -1
-        float,  # what a score may exceed its estimate by
         int,  # documents scored
     ]: ...
     def score(self, query: NDArray[np.float32], listed: NDArray[np.int32]) -> NDArray[np.float32]: ...

@@ -48,6 +48,7 @@ LITTLE = 1 / 8
 """In a segment with less than this share of the documents, scoring stops after this many documents in a row, in the
 order of their sketches, that fall short of what other segments found. With short vectors, whose sketches tell less, all
 are scored."""
+SKETCHING_SURE = 3.0
 SURE = 3.0
 """Documents are sketched, and then scored in full, in the order of their estimates, until a score so many standard
 deviations above what the next estimate lets expect would not be among the best: native/stopping.hpp. With 3 no document
@@ -270,9 +271,9 @@ class CodedSegment(Segment):
         least = bar.score(plan.wanted) * z
         little = self.sketched and self.dim >= FINE and len(self) < LITTLE * plan.documents
         patience = PATIENCE if little and least > -np.inf else 0
-        best, scores, _, tokens, similarity, bar.surplus, _ = self._engine.best(
+        best, scores, _, tokens, similarity, _ = self._engine.best(
             rotated, listed.documents, plan.wanted, patience, plan.missing, least,
-            listed.estimates, SURE, plan.wanted, bar.surplus,
+            listed.estimates, SURE, plan.wanted,
         )  # fmt: skip
         if plan.missing is not None:  # a document of which no token reaches its m_i is none of XTR's candidates
             found = (tokens >= 0).any(axis=1)
@@ -342,7 +343,7 @@ class CodedSegment(Segment):
         far = reach(self.size, effort, plan.k, allowed.number, share, later=later, weighing=weighing is not None)
         if weighing is not None:
             return Listed(self._candidates_weighed(rotated, allowed.mask, far, bar, weighing), None)
-        return self.listed(rotated, allowed.mask, far, bar, plan.missing, plan.wanted)
+        return self.listed(rotated, allowed.mask, far, bar, plan)
 
     def _candidates_weighed(
         self,
@@ -380,22 +381,25 @@ class CodedSegment(Segment):
         allowed: NDArray[np.bool_] | None,
         far: Reach,
         bar: Bar | None = None,
-        floors: Floats | None = None,
-        wanted: int = 0,
+        plan: Plan | None = None,
     ) -> Listed:
         """Return the most promising documents, best first: native/probing.hpp.
 
-        With `wanted`, the number of results, no more of them are sketched than can be expected to matter.
+        With a plan no more of them are sketched than can be expected to matter.
         """
         flags = None if allowed is None else allowed.view(np.uint8)
         bar = Bar() if bar is None else bar
         checked = self._checked["sketches"].view(np.uint8)
         most = far.kept if self.sketched and (far.kept < far.documents or bar.imputed is not None) else 0
         least = bar.promise - SHORT * abs(bar.promise)
+        floors, wanted, reached = None, 0, -np.inf
+        if plan is not None:
+            floors, wanted = plan.missing, plan.wanted
+            reached = bar.score(wanted) * plan.z(len(rotated))
         while True:
             found, ready, promise, sketch, imputed, estimates = self._engine.probe(
                 rotated, flags, far.cells, far.centroids, far.documents, most, checked,
-                least, bar.sketch, bar.imputed, floors, SURE, wanted,
+                least, bar.sketch, bar.imputed, floors, SKETCHING_SURE, wanted, reached,
             )  # fmt: skip
             if ready:
                 bar.promise, bar.sketch = max(bar.promise, promise), max(bar.sketch, sketch)

@@ -75,8 +75,6 @@ class Bar:
     """(n,) what each query token counts where a document has no token at a centroid probed"""
     rotated: dict[int, NDArray[np.float32]] = field(default_factory=dict)
     """The query in the space of codes, by the rotation's checksum: most segments share it"""
-    surplus: float = np.inf
-    """What a document's score may exceed its sketch's estimate by, as far as segments before have shown"""
     best: list[float] = field(default_factory=list)
     """The best scores of coded segments so far, ascending"""
 
