@@ -48,7 +48,6 @@ LITTLE = 1 / 8
 """In a segment with less than this share of the documents, scoring stops after this many documents in a row, in the
 order of their sketches, that fall short of what other segments found. With short vectors, whose sketches tell less, all
 are scored."""
-SKETCHING_SURE = 3.0
 SURE = 3.0
 """Documents are sketched, and then scored in full, in the order of their estimates, until a score so many standard
 deviations above what the next estimate lets expect would not be among the best: native/stopping.hpp. With 3 no document
@@ -399,7 +398,7 @@ class CodedSegment(Segment):
         while True:
             found, ready, promise, sketch, imputed, estimates = self._engine.probe(
                 rotated, flags, far.cells, far.centroids, far.documents, most, checked,
-                least, bar.sketch, bar.imputed, floors, SKETCHING_SURE, wanted, reached,
+                least, bar.sketch, bar.imputed, floors, SURE, wanted, reached,
             )  # fmt: skip
             if ready:
                 bar.promise, bar.sketch = max(bar.promise, promise), max(bar.sketch, sketch)
