@@ -1,6 +1,7 @@
 """Shards of one build share the scale of their codes and their cells, found by a sample of all documents."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -55,12 +56,15 @@ def test_shards_share_it_and_find_what_one_index_finds(source, tmp_path):
     assert all(cells == shared.cells.tolist() for _, _, cells in found)
     one, scale, _ = codes_of(whole)
     assert scale == shared.scale
-    assert sorted(row for rows, _, _ in found for row in rows) == sorted(one)
+    # A text's vectors differ in their last digits with the texts that it is encoded beside, and a digit can turn a code.
+    rows = Counter(tuple(row) for rows, _, _ in found for row in rows)
+    assert rows.total() == len(one)
+    assert (rows & Counter(map(tuple, one))).total() >= 0.99 * len(one)
     for query in QUERIES:
         options = {"alignment": "top-k:1", "exact": True}
         merged = sorted((-m.score, m.id) for texts in shards for m in texts.search(query, 5, **options))[:5]
         expected = sorted((-m.score, m.id) for m in whole.search(query, 5, **options))
-        assert [score for score, _ in merged] == [score for score, _ in expected]
+        assert [score for score, _ in merged] == pytest.approx([score for score, _ in expected], abs=1e-3)
     for texts in (*shards, whole):
         assert not texts.check().problems
         texts.close()
