@@ -18,6 +18,7 @@
 #include "mapped_file_bindings.hpp"
 #include "scoring.hpp"
 #include "corpus_index_bindings.hpp"
+#include "spans_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -124,6 +125,7 @@ NB_MODULE(_native, module) {
     bind_clustering(module);
     bind_mapped_file(module);
     bind_corpus_index(module);
+    bind_spans(module);
     module.def("simd_level", [] { return std::string(weft::active_level().name); });
     module.def("simd_levels", [] {
         std::vector<std::string> names;

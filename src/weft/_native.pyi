@@ -1,9 +1,13 @@
 """The C++ kernels. Arrays must be C-contiguous; `weft.kernels` is the interface for people."""
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Word = TypeVar("_Word")
 
 # The layout of a coded segment, as native/coded_segment.hpp and native/byte_kernels.hpp describe it.
 DIM_MULTIPLE: int
@@ -116,6 +120,20 @@ def sketches(
     codebooks: NDArray[np.int8],  # (dim / 4, 16, 4)
     out: NDArray[np.uint8],  # (tokens, width of a sketch), written
 ) -> None: ...
+def matched_words(
+    make: Callable[[int, int, float, list[int]], _Word],  # of start, stop, contribution, query tokens
+    text: str,
+    steps: NDArray[np.uint8],  # (tokens,) of a segment
+    lengths: NDArray[np.uint8],  # (tokens,)
+    listed: NDArray[np.int32] | None,  # (E, 3), rising
+    first: int,  # the document's tokens, first:stop
+    stop: int,
+    query_token: NDArray[np.int32],  # (pairs,)
+    document_token: NDArray[np.int32],  # (pairs,)
+    similarity: NDArray[np.float32],  # (pairs,)
+    weight: NDArray[np.float32] | None,  # (pairs,)
+    z: float,
+) -> list[_Word]: ...
 
 class Engine:
     """A coded segment: native/coded_segment.hpp."""

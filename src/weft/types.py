@@ -8,7 +8,7 @@ inside a batch (`to_padded`), where a mask says which rows are real.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -390,7 +390,8 @@ class Ranking:
     (results,), what that sum was divided by. `certified` is True where no other document can score higher under the
     stored vectors, and `margin` says by how much: the last score less the best that any document left out could reach.
     `missing` counts documents that could not be looked at, in damaged segments (``on_damage="skip"``). Under XTR
-    `retrieval` says how tokens were retrieved.
+    `retrieval` says how tokens were retrieved. `places` says where the index that searched has each document: which
+    segment of its view, and which document there.
 
     Examples
     --------
@@ -409,6 +410,7 @@ class Ranking:
     z: NDArray[np.float32] | None = None
     missing: int = 0
     retrieval: TokenRetrieval | None = None
+    places: Sequence[tuple[int, int]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)
@@ -422,6 +424,13 @@ class Ranking:
             raise invalid("z", "Ranking", f"an array of shape ({len(self.ids)},)", np.shape(self.z))
         object.__setattr__(self, "ids", tuple(self.ids))
         object.__setattr__(self, "scores", scores)
+
+    @classmethod
+    def trusted(cls, **values: Any) -> Ranking:
+        """Take values known to be valid as they are: those without defaults, and any others."""
+        made = object.__new__(cls)
+        vars(made).update(_NO_RANKING | values)
+        return made
 
     def contributions(self, rank: int) -> NDArray[np.float64]:
         """Return what each pair of ``hits[rank]`` adds to the score, A_ij · S_ij / Z: they sum to ``scores[rank]``."""
@@ -440,3 +449,6 @@ class Ranking:
 
     def __iter__(self) -> Iterator[Result]:
         return (self[rank] for rank in range(len(self)))
+
+
+_NO_RANKING = {name: made.default for name, made in Ranking.__dataclass_fields__.items() if made.default is not MISSING}

@@ -39,9 +39,9 @@ def store(tmp_path):
 
 def test_it_is_what_reading_one_by_one_gives(store):
     wanted = ["c", "b0", "a3", "a699", "a0", "b8", "a4"]
-    for name, (document, spans) in zip(wanted, shown(store, wanted), strict=True):
-        assert document == store.get(name)
-        np.testing.assert_array_equal(spans, store.reading(name).spans)
+    for name, one in zip(wanted, shown(store, wanted), strict=True):
+        assert one.document == store.get(name)
+        np.testing.assert_array_equal(one.spans, store.reading(name).spans)
     assert [one.spans for one in shown(store, wanted, spans=False)] == [None] * len(wanted)
     assert shown(store, []) == []
 

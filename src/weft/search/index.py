@@ -182,10 +182,10 @@ class Index(Store):
             check_stop()  # a filter may have taken long
             plan = Plan(k, chosen, effort, threads, sum(a.number for a in allowed), retrieval=retrieval)
             texts = [batch] if len(batch) == 1 else [batch[i : i + 1] for i in range(len(batch))]
-            own = [rows[a:b] for a, b in pairwise(batch.offsets)] if hits else [None] * len(batch)
+            own = [None] * len(batch) if rows is None else [rows[a:b] for a, b in pairwise(batch.offsets)]
             with self.reading_catalogue() as catalogue:
                 found = [
-                    rank(Query(text, of_text), plan, view, allowed, ranked, catalogue)
+                    rank(Query(text, hits, of_text), plan, view, allowed, ranked, catalogue)
                     for text, of_text in zip(texts, own, strict=True)
                 ]
             if view.missing:
@@ -198,14 +198,15 @@ class Index(Store):
 
     def prepared(
         self, queries: TokenVectors | ArrayLike, beta_q: float | None = None
-    ) -> tuple[TokenVectors, NDArray[np.int64]]:
-        """Return the queries as they are searched, and the place of each token in its query."""
-        batch = self._queries(queries)
-        rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
+    ) -> tuple[TokenVectors, NDArray[np.int64] | None]:
+        """Return the queries as they are searched, and which of its query's tokens each one is; None: all are there."""
+        batch, rows = self._queries(queries), None
         if beta_q is not None:
+            rows = np.arange(batch.n_tokens) - np.repeat(batch.offsets[:-1], batch.lengths)
             rows = rows[kept(batch, beta_q, parameter="beta_q")]
             batch = prune(batch, beta_q, parameter="beta_q")
-        return batch if self.salience_weighs else batch.without_salience(), rows
+        weighed = self.salience_weighs or batch.salience is None
+        return batch if weighed else batch.without_salience(), rows
 
     def _queries(self, queries: TokenVectors | ArrayLike) -> TokenVectors:
         if not isinstance(queries, TokenVectors):

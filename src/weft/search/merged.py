@@ -2,43 +2,56 @@
 
 The score of a result is the sum of the pairs that the ranking carries for it, divided by Z: one computation, whose
 terms are kept where they are wanted and summed in either case.
+
+Between two searches little of this code is left in the processor's caches. So few things are done here to a handful of
+documents, and plain lists are faster than arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import repeat
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.alignment import XTR
+from weft.errors import invalid
 from weft.search.tokens import search_tokens
 from weft.storage.catalogue import Catalogue
 from weft.storage.segments import Allowed, Bar, Found, Plan, Terms
+from weft.storage.segments.terms import scores_of
 from weft.storage.views import View
-from weft.types import Hits, Ranking, TokenRetrieval, TokenVectors, contributions
+from weft.types import Hits, Ranking, TokenRetrieval, TokenVectors
 
 
 class Query(NamedTuple):
-    """One query, and where its tokens stood before β_q pruned it; None where no pairs are wanted."""
+    """One query, and what is wanted of it."""
 
     tokens: TokenVectors
-    rows: NDArray[np.int64] | None
+    hits: bool
+    """Whether the pairs are."""
+    rows: NDArray[np.int64] | None = None
+    """Where its tokens stood before β_q pruned it; None where it did not."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidates:
-    """The best documents of all segments, in no order."""
+_Candidate = tuple[float, int, int, int]
+"""One of the best documents of all segments: its score, negative; the catalogue's number; which segment of the view it is
+of; and its place in what that segment found. They sort as they rank: of equal scores the older document comes first."""
 
-    owner: NDArray[np.int64]
-    """Which segment of the view each is of"""
-    position: NDArray[np.int64]
-    """Its place in what that segment found"""
-    number: NDArray[np.int64]
-    """The catalogue's number: of equal scores the older document comes first"""
-    score: NDArray[np.float32]
+
+class _Scored(NamedTuple):
+    """A candidate again, by the sum of its terms. These sort alike."""
+
+    lost: float
+    number: int
+    owner: int
+    ordinal: int
+    """Which document of its segment it is"""
+    terms: Sequence[Terms]
+    place: int
+    """Which of these are its own"""
 
 
 def rank(
@@ -64,22 +77,27 @@ def rank(
         Of the same state.
     """
     answers, retrieval = _answers(query.tokens, plan, view, allowed, ranked)
-    found = _joined(answers, view)
-    order = np.lexsort((found.number, -found.score))
-    near = order[: plan.wanted]  # a few more than asked for: the last digits of their scores are still to come
-    terms = _terms(answers, found, near)
-    scores = np.array([contributions(*term).sum() for term in terms], dtype=np.float32)
-    again = np.lexsort((found.number[near], -scores))
+    found = _candidates(answers, view, plan.wanted)
+    near = found[: plan.wanted]  # a few more than asked for: the last digits of their scores are still to come
+    again = _scored(near, answers)
     best = again[: plan.k]
-    certified = all(answer.rest < np.inf for answer in answers) and not isinstance(plan.alignment, XTR)
-    rest = _rest(answers, found.score[order[plan.wanted :]], scores[again[plan.k :]])
-    margin = float(scores[best[-1]] - rest) if certified and len(best) and rest > -np.inf else None
-    ids = _ids(found, near[best], view, catalogue)
-    if query.rows is None:
-        return Ranking(ids, scores[best], certified=certified, margin=margin, retrieval=retrieval)
-    hits = [_named(terms[position].pairs, query.rows, place) for place, position in enumerate(best)]
-    z = np.array([terms[position].z for position in best], dtype=np.float32)
-    return Ranking(ids, scores[best], hits, certified=certified, margin=margin, z=z, retrieval=retrieval)
+    scores = np.array([-one.lost for one in best], dtype=np.float32)
+    rest, margin = [answer.rest for answer in answers], None
+    certified = all(bound < np.inf for bound in rest) and not isinstance(plan.alignment, XTR)
+    if certified and best:
+        # The best of those left out, and of those cut off by their last digits.
+        bound = max([*rest, *(-one[0] for one in (*found[plan.wanted :][:1], *again[plan.k :][:1]))])
+        margin = float(scores[-1] - bound) if bound > -np.inf else None
+    return Ranking.trusted(
+        ids=_ids(best, view, catalogue),
+        scores=scores,
+        hits=_Pairs(best, query.rows) if query.hits else None,
+        certified=certified,
+        margin=margin,
+        z=np.array([one.terms[one.place].z for one in best], dtype=np.float32) if query.hits else None,
+        retrieval=retrieval,
+        places=tuple((one.owner, one.ordinal) for one in best),
+    )
 
 
 def _answers(
@@ -104,53 +122,65 @@ def _answers(
     return search_sums(plan), None
 
 
-def _joined(answers: list[Found], view: View) -> _Candidates:
-    nothing = np.zeros(0, np.int64)
-    owners = [np.full(len(answer.score), i) for i, answer in enumerate(answers) if len(answer.score)]
-    positions = [np.arange(len(answer.score)) for answer in answers if len(answer.score)]
-    pairs = [(s.segment, answer) for s, answer in zip(view.segments, answers, strict=True) if len(answer.score)]
-    return _Candidates(
-        np.concatenate([nothing, *owners]),
-        np.concatenate([nothing, *positions]),
-        np.concatenate([nothing, *(segment.numbers[answer.ordinal] for segment, answer in pairs)]),
-        np.concatenate([np.zeros(0, np.float32), *(answer.score for _, answer in pairs)]),
-    )
+def _candidates(answers: list[Found], view: View, wanted: int) -> list[_Candidate]:
+    """Return at least the `wanted` best and the best of the others, sorted."""
+    found: list[_Candidate] = []
+    for owner, (answer, live) in enumerate(zip(answers, view.segments, strict=True)):
+        count, ordinal, score = len(answer.score), answer.ordinal, answer.score
+        position: Sequence[int] = range(count)
+        if count > wanted + 1:
+            kept = np.flatnonzero(score >= np.partition(score, count - wanted - 1)[count - wanted - 1])  # and equals
+            ordinal, score, position = ordinal[kept], score[kept], kept.tolist()
+        if count:
+            found += zip((-score).tolist(), live.segment.numbers[ordinal].tolist(), repeat(owner), position)
+    if any(lost != lost for lost, *_ in found):
+        raise invalid("queries", "search", "of numbers whose products are finite", "NaN as a score")
+    return sorted(found)
 
 
-def _terms(answers: list[Found], found: _Candidates, wanted: NDArray[np.int64]) -> list[Terms]:
-    """What the scores of some candidates are the sums of, each asked of the segment that found it."""
-    terms: dict[int, Terms] = {}
-    for owner in np.unique(found.owner[wanted]):
-        here = np.flatnonzero(found.owner[wanted] == owner)
-        made = answers[owner].terms(found.position[wanted[here]])
-        terms.update(zip(here.tolist(), made, strict=True))
-    return [terms[place] for place in range(len(wanted))]
+def _scored(near: Sequence[_Candidate], answers: list[Found]) -> list[_Scored]:
+    """Ask the segments that found some candidates for the terms of their scores, and sort by the sums."""
+    by_owner: dict[int, list[_Candidate]] = {}
+    for one in near:
+        by_owner.setdefault(one[2], []).append(one)
+    again = []
+    for owner, mine in by_owner.items():
+        positions = np.array([one[3] for one in mine])
+        terms, ordinals = answers[owner].terms(positions), answers[owner].ordinal[positions].tolist()
+        for place, (one, ordinal, score) in enumerate(zip(mine, ordinals, scores_of(terms), strict=True)):
+            again.append(_Scored(-score, one[1], owner, ordinal, terms, place))
+    return sorted(again)
 
 
-def _rest(answers: list[Found], left_out: NDArray[np.float32], cut_off: NDArray[np.float32]) -> float:
-    """Bound the scores of all documents that are not in the ranking."""
-    bounds = [answer.rest for answer in answers]
-    return max([*bounds, *(float(part.max()) for part in (left_out, cut_off) if len(part))], default=-np.inf)
-
-
-def _ids(found: _Candidates, best: NDArray[np.int64], view: View, catalogue: Catalogue) -> list[str]:
+def _ids(best: Sequence[_Scored], view: View, catalogue: Catalogue) -> tuple[str, ...]:
     """Look ids up, each once in the life of a segment."""
-    unknown = [
-        int(number)
-        for owner, number in zip(found.owner[best], found.number[best], strict=True)
-        if int(number) not in view.segments[owner].ids
-    ]
+    unknown = [one for one in best if one.number not in view.segments[one.owner].ids]
     if unknown:
-        names = dict(zip(unknown, catalogue.ids(unknown), strict=True))
-        for owner, number in zip(found.owner[best].tolist(), found.number[best].tolist(), strict=True):
-            if number in names:
-                view.segments[owner].ids[number] = names[number]
-    return [
-        view.segments[o].ids[n] for o, n in zip(found.owner[best].tolist(), found.number[best].tolist(), strict=True)
-    ]
+        names = catalogue.ids([one.number for one in unknown])
+        for one, name in zip(unknown, names, strict=True):
+            view.segments[one.owner].ids[one.number] = name
+    return tuple([view.segments[one.owner].ids[one.number] for one in best])
 
 
-def _named(pairs: Hits, rows: NDArray[np.int64], place: int) -> Hits:
-    """Name query tokens as the caller does, and documents by their place in the ranking."""
-    names = {"query_token": rows[pairs.query_token].astype(np.int32), "document": np.full(len(pairs), place)}
-    return Hits.trusted(**{**vars(pairs), **names})
+class _Pairs(Sequence[Hits]):
+    """The pairs of each result, made when they are asked for: most searches show those of a few results, or none."""
+
+    def __init__(self, best: Sequence[_Scored], rows: NDArray[np.int64] | None) -> None:
+        self._best, self._rows = best, rows
+
+    def __len__(self) -> int:
+        return len(self._best)
+
+    @overload
+    def __getitem__(self, place: int) -> Hits: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Hits]: ...
+    def __getitem__(self, place: int | slice) -> Hits | Sequence[Hits]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(len(self))[place]]
+        at = range(len(self))[place]
+        one = self._best[at]
+        pairs = one.terms[one.place].pairs
+        # Query tokens are named as the caller does, and documents by their place in the ranking.
+        named = pairs.query_token if self._rows is None else self._rows[pairs.query_token].astype(np.int32)
+        return Hits.trusted(**{**vars(pairs), "query_token": named, "document": np.full(len(pairs), at)})

@@ -21,6 +21,7 @@ from weft.serving.schemas import Request, said
 from weft.serving.served import Served
 from weft.serving.spans import matched_spans
 from weft.serving.vectors import to_base64
+from weft.storage.segments.reading import Places
 from weft.types import Ranking, TokenVectors
 
 DEFAULT = "default"
@@ -149,7 +150,8 @@ def _spans(
 ) -> list[dict[str, Any]]:
     hits = aligned_pairs(query, document)
     ranking = Ranking(["d"], np.zeros(1, dtype=np.float32), hits=hits, z=np.array([z], dtype=np.float32))
-    found = sorted(matched_spans(text, document.spans, ranking, 0), key=lambda span: -span.contribution)
+    places = None if document.spans is None else Places.of(document.spans)
+    found = sorted(matched_spans(text, places, ranking, 0), key=lambda span: -span.contribution)
     threshold = 0.0 if wanted.threshold is None else wanted.threshold
     kept = [span for span in found if span.contribution > threshold][: wanted.max_spans]
     return [

@@ -231,17 +231,16 @@ class Served:
 
     def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
         """Return the results with the fields that were asked for, read for all of them at once."""
-        hits = [schemas.Hit(*result) for result in ranking]
-        wants = {name: name in search.fields for name in ("text", "metadata", "spans")}
-        if not any(wants.values()):
+        hits = list(map(schemas.Hit, ranking.ids, ranking.scores.tolist()))
+        text, metadata, spans = "text" in search.fields, "metadata" in search.fields, "spans" in search.fields
+        if not (text or metadata or spans):
             return hits
-        read = self.texts.shown(ranking.ids, spans=wants["spans"])
-        for hit, (document, places), scored in zip(hits, read, behind, strict=True):
-            if wants["text"]:
+        for hit, (document, places), scored in zip(hits, self.texts.shown(ranking, spans=spans), behind, strict=True):
+            if text:
                 hit.text = document.text
-            if wants["metadata"]:
+            if metadata:
                 hit.metadata = own_metadata(document)
-            if wants["spans"]:
+            if spans:
                 hit.spans = [] if scored is None else matched_spans(document.text, places, *scored)
         return hits
 

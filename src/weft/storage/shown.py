@@ -1,7 +1,4 @@
-"""What is needed to show results: documents with the places of their tokens, many at once.
-
-It takes one query of the catalogue and one read of each segment, instead of several for each result.
-"""
+"""What is needed to show results: documents, and where their tokens stand, with one query of the catalogue for all."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import CorruptIndexError
-from weft.storage.segments import Segment
-from weft.storage.segments.reading import Spans, unpack_spans
+from weft.storage.segments.reading import Places
 from weft.storage.store import Store
+from weft.storage.views import View
 from weft.types import Document
 
 
@@ -22,11 +19,18 @@ class Shown(NamedTuple):
     """A document, and where its tokens stand in its text."""
 
     document: Document
-    spans: NDArray[np.int32] | None
-    """(m, 2); None where the index does not keep them, or they were not asked for"""
+    places: Places | None
+    """None where the index does not keep them, or they were not asked for"""
+
+    @property
+    def spans(self) -> NDArray[np.int32] | None:
+        """The characters of each token, (m, 2)."""
+        return None if self.places is None else self.places.unpacked()
 
 
-def shown(store: Store, ids: Sequence[str], *, spans: bool = True) -> list[Shown]:
+def shown(
+    store: Store, ids: Sequence[str], *, spans: bool = True, places: Sequence[tuple[int, int]] | None = None
+) -> list[Shown]:
     """Return documents in the order of their ids, which must all be there.
 
     Call it inside the `view` that found them.
@@ -36,7 +40,9 @@ def shown(store: Store, ids: Sequence[str], *, spans: bool = True) -> list[Shown
     store : Store
     ids : sequence of str
     spans : bool
-        Whether to read where tokens stand, too.
+        Whether to tell where tokens stand, too.
+    places : sequence of (int, int), optional
+        Which segment each document is in, and which one it is there, as `Ranking.places` has it.
 
     Examples
     --------
@@ -49,26 +55,31 @@ def shown(store: Store, ids: Sequence[str], *, spans: bool = True) -> list[Shown
     [('ocean', [[0, 5]]), ('red earth', [[0, 3], [4, 9]])]
     """
     with store.view() as view, store.reading_catalogue() as catalogue:
-        found = catalogue.several(ids)
-        lost = next((name for name in ids if name not in found), None)
-        if lost is not None:
-            raise CorruptIndexError(f"{catalogue.file}: damaged: its list of ids does not lead to {lost!r}")
-        places: dict[int, NDArray[np.int32] | None] = {}
-        if spans:
-            numbers = np.array(sorted(number for number, _ in found.values()), dtype=np.int64)
-            for s in view.segments:
-                places.update(_spans(s.segment, s.segment.ordinals_of(numbers)))
-    return [Shown(document, places.get(number)) for number, document in (found[name] for name in ids)]
+        if places is None:
+            numbered = catalogue.several(ids)
+            numbers = [numbered[name][0] if name in numbered else -1 for name in ids]
+            found = dict(numbered.values())
+            places = _places(view, numbers) if spans else ()
+        else:
+            numbers = [int(view.segments[owner].segment.numbers[ordinal]) for owner, ordinal in places]
+            found = catalogue.documents(numbers)
+    for name, number in zip(ids, numbers, strict=True):
+        if number not in found or found[number].id != name:
+            raise CorruptIndexError(f"{catalogue.file}: damaged: its list of ids does not lead to {name!r}")
+    if not spans:
+        return [Shown(found[number], None) for number in numbers]
+    return [
+        Shown(found[number], None if at is None else view.segments[at[0]].segment.places(at[1]))
+        for number, at in zip(numbers, places, strict=True)
+    ]
 
 
-def _spans(segment: Segment, ordinals: NDArray[np.int64]) -> dict[int, NDArray[np.int32] | None]:
-    """Return where the tokens of some documents of a segment stand, by the documents' numbers."""
-    if not len(ordinals) or "span_steps" not in segment.columns:
-        return {}
-    lengths = segment.offsets[ordinals + 1] - segment.offsets[ordinals]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    rows = segment.token_rows(ordinals)
-    steps, sizes = (segment.column(name, ordinals, rows) for name in ("span_steps", "span_lengths"))
-    unpacked = unpack_spans(Spans(steps, sizes, segment.apart(ordinals, rows)), offsets)
-    parts = (unpacked[start:stop] for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
-    return dict(zip(segment.numbers[ordinals].tolist(), parts, strict=True))
+def _places(view: View, numbers: Sequence[int]) -> list[tuple[int, int] | None]:
+    """Return which segment has each document, and where; None where none has."""
+    ascending = np.array(sorted(numbers), dtype=np.int64)
+    found = {}
+    for owner, live in enumerate(view.segments):
+        ordinals = live.segment.ordinals_of(ascending)
+        for number, ordinal in zip(live.segment.numbers[ordinals].tolist(), ordinals.tolist(), strict=True):
+            found[number] = owner, ordinal
+    return [found.get(number) for number in numbers]

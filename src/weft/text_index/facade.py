@@ -27,7 +27,7 @@ from weft.storage.shown import Shown, shown
 from weft.text_index.asynchronous import Asynchronous
 from weft.text_index.opening import is_taken, open_index
 from weft.text_index.writing import OF_MODEL, Writing
-from weft.types import Document
+from weft.types import Document, Ranking
 
 if TYPE_CHECKING:
     from weft.explain import Explanation
@@ -266,13 +266,12 @@ class TextIndex(Writing, Asynchronous):
             return [list(self._matches(answer)) for answer in found]
 
     def _matches(self, answer: Answer) -> Iterator[Match]:
-        read = self.shown(answer.ranking.ids, spans=False)
-        for result, (document, _) in zip(answer.ranking, read, strict=True):
+        for result, (document, _) in zip(answer.ranking, self.shown(answer.ranking, spans=False), strict=True):
             yield Match(result.id, result.score, document.text, own_metadata(document))
 
-    def shown(self, ids: Sequence[str], *, spans: bool = True) -> list[Shown]:
+    def shown(self, ranking: Ranking, *, spans: bool = True) -> list[Shown]:
         """Return the documents of results, and where their tokens stand: see `weft.storage.shown.shown`."""
-        return shown(self.index, ids, spans=spans)
+        return shown(self.index, ranking.ids, spans=spans, places=ranking.places)
 
     def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""

@@ -21,7 +21,7 @@ from weft.errors import CorruptIndexError
 from weft.storage.arrays import Arrays
 from weft.storage.codecs.clustering import Floats
 from weft.storage.segments.plan import Allowed, Bar, Found, Plan, Sample
-from weft.storage.segments.reading import Spans, unpack_salience, unpack_spans
+from weft.storage.segments.reading import Places, Spans, unpack_salience
 from weft.types import TokenVectors
 
 if TYPE_CHECKING:
@@ -150,10 +150,10 @@ class Segment(ABC):
         """Return the rows of documents' tokens, one document after another."""
         return row_numbers(self.offsets[ordinals], self.offsets[ordinals + 1])
 
-    def column(self, name: str, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Return an array of `columns` for the tokens of some documents, checked; `rows` are their `token_rows`."""
+    def column(self, name: str, ordinals: NDArray[np.int64]) -> NDArray[Any]:
+        """Return an array of `columns` for the tokens of some documents, checked."""
         self._arrays.verify_rows(name, self.offsets[ordinals], self.offsets[ordinals + 1])
-        return self._arrays[name][self.token_rows(ordinals) if rows is None else rows]
+        return self._arrays[name][self.token_rows(ordinals)]
 
     def full_lengths(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return how many tokens documents had before they were pruned; None where that is not stored."""
@@ -162,13 +162,13 @@ class Segment(ABC):
         self._arrays.verify("full_lengths")
         return self._arrays["full_lengths"][ordinals].astype(np.int64)
 
-    def apart(self, ordinals: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
+    def apart(self, ordinals: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the spans that are listed apart, (E, 3), tokens counted among those of these documents."""
         if "span_listed" not in self._arrays or not self._arrays.kind("span_listed")[1][0]:
             return np.zeros((0, 3), np.int32)
         self._arrays.verify("span_listed")
         listed = self._arrays["span_listed"]
-        rows = self.token_rows(ordinals) if rows is None else rows
+        rows = self.token_rows(ordinals)
         order = np.argsort(rows, kind="stable")
         at = np.minimum(np.searchsorted(rows[order], listed[:, 0]), max(len(rows) - 1, 0))
         mine = rows[order[at]] == listed[:, 0] if len(rows) else np.zeros(len(listed), bool)
@@ -176,15 +176,33 @@ class Segment(ABC):
         found[:, 0] = order[at[mine]]
         return found
 
+    def places(self, ordinal: int) -> Places | None:
+        """Return where a document's tokens stand, as they are stored, checked; None where that is not kept."""
+        if "span_steps" not in self.columns:
+            return None
+        first, stop = int(self.offsets[ordinal]), int(self.offsets[ordinal + 1])
+        for name in ("span_steps", "span_lengths"):
+            self._arrays.verify(name, first, stop)
+        return Places(*self._packed, first, stop)
+
+    @cached_property
+    def _packed(self) -> Spans:
+        """The spans of all tokens; those that are listed apart are checked."""
+        listed = np.zeros((0, 3), np.int32)
+        if "span_listed" in self._arrays:
+            self._arrays.verify("span_listed")
+            listed = self._arrays["span_listed"]
+            if bool((listed[1:, 0] < listed[:-1, 0]).any()):
+                listed = listed[np.argsort(listed[:, 0], kind="stable")]
+        return Spans(self._arrays["span_steps"], self._arrays["span_lengths"], listed)
+
     def reading(self, ordinal: int) -> StoredTokens:
         """Return a document's tokens without their vectors."""
         one = np.array([ordinal])
-        taken = {name: self.column(name, one) for name in self.columns}
+        taken = {name: self.column(name, one) for name in self.columns if not name.startswith("span_")}
         count = int(self.offsets[ordinal + 1] - self.offsets[ordinal])
-        spans = None
-        if "span_steps" in taken:
-            packed = Spans(taken["span_steps"], taken["span_lengths"], self.apart(one))
-            spans = unpack_spans(packed, np.array([0, count]))
+        places = self.places(ordinal)
+        spans = None if places is None else places.unpacked()
         salience = taken.get("salience")
         if salience is None and "shades" in taken:
             salience = unpack_salience(taken["shades"])

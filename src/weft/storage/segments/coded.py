@@ -7,6 +7,7 @@ code where the alignment is the sum of max; other alignments score the best few 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from weft.storage.codecs.clustering import Floats, encode, padded_dim
 from weft.storage.segments.base import Segment
 from weft.storage.segments.effort import FINE, Reach, Size, reach
 from weft.storage.segments.plan import Allowed, Bar, Effort, Found, Plan, Sample, Terms, Weighing
-from weft.storage.segments.terms import aligned_terms, max_terms, score_documents
+from weft.storage.segments.terms import MaxTerms, aligned_terms, score_documents
 from weft.storage.validation import check_codes
 from weft.types import TokenVectors
 
@@ -265,8 +266,8 @@ class CodedSegment(Segment):
         scores = scores / np.float32(z)
         bar.saw(scores, plan.wanted)
 
-        def terms(positions: NDArray[np.int64]) -> list[Terms]:
-            return max_terms(tokens[positions], similarity[positions], z)
+        def terms(positions: NDArray[np.int64]) -> Sequence[Terms]:
+            return MaxTerms(tokens[positions], similarity[positions], z)
 
         return Found(best.astype(np.int64), scores, np.inf, terms)
 

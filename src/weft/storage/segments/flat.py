@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -80,7 +80,7 @@ class FlatSegment(Segment):
         scores = (sums / plan.z(query.n_tokens)).astype(np.float32)
         return _best(ordinals[found], scores, plan, partial(self._terms, query, plan))
 
-    def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> list[Terms]:
+    def _terms(self, query: TokenVectors, plan: Plan, ordinals: NDArray[np.int64]) -> Sequence[Terms]:
         if plan.missing is not None:
             return floor_terms(query, self.select(ordinals), plan.z(query.n_tokens), plan.missing)
         return aligned_terms(query, self.select(ordinals), plan.alignment, self.full_lengths(ordinals))
@@ -117,7 +117,7 @@ def _best(
     ordinals: NDArray[np.int64],
     scores: NDArray[np.float32],
     plan: Plan,
-    terms: Callable[[NDArray[np.int64]], list[Terms]],
+    terms: Callable[[NDArray[np.int64]], Sequence[Terms]],
 ) -> Found:
     """Keep the best of all, of equals the first; what the best of the others has bounds them."""
     rest = -np.inf

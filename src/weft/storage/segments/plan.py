@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -133,7 +133,7 @@ class Terms(NamedTuple):
     z: float
 
 
-TermsOf = Callable[[NDArray[np.int64]], list[Terms]]
+TermsOf = Callable[[NDArray[np.int64]], Sequence[Terms]]
 
 
 def _no_terms(positions: NDArray[np.int64]) -> list[Terms]:

@@ -35,6 +35,30 @@ class Spans(NamedTuple):
     """(E, 3): token, start, stop"""
 
 
+class Places(NamedTuple):
+    """Spans of one document's tokens among those of others, coded."""
+
+    steps: Bytes
+    lengths: Bytes
+    listed: Ints
+    """In the order of their tokens"""
+    first: int
+    stop: int
+    """The document's tokens are first:stop"""
+
+    @classmethod
+    def of(cls, spans: Ints) -> Places:
+        """Code the spans (m, 2) of a document."""
+        return cls(*pack_spans(spans, np.array([0, len(spans)])), 0, len(spans))
+
+    def unpacked(self) -> Ints:
+        """Return the spans, (m, 2)."""
+        inside = slice(*np.searchsorted(self.listed[:, 0], (self.first, self.stop)))
+        listed = self.listed[inside] - np.array([self.first, 0, 0], np.int32)
+        own = Spans(self.steps[self.first : self.stop], self.lengths[self.first : self.stop], listed)
+        return unpack_spans(own, np.array([0, self.stop - self.first]))
+
+
 def pack_spans(spans: Ints, offsets: NDArray[np.int64]) -> Spans:
     """Code spans (T, 2) of documents that begin at `offsets`.
 

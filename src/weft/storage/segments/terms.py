@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from weft.alignment import Alignment, aligned, score
 from weft.alignment.base import LEAST_Z
 from weft.kernels import aligned_pairs, knows, score_ragged, similarities
 from weft.storage.segments.plan import Terms
-from weft.types import Hits, TokenVectors
+from weft.types import Hits, TokenVectors, contributions
 
 
 def score_documents(
@@ -67,33 +68,59 @@ def _weighed(pairs: Hits, query: TokenVectors, documents: TokenVectors, alignmen
     return Terms(Hits.trusted(**{**vars(pairs), "weight": weight}), z)
 
 
-def floor_terms(query: TokenVectors, documents: TokenVectors, z: float, missing: NDArray[np.float32]) -> list[Terms]:
-    """Return the terms of XTR's scores where m_i, `missing` (n,), stands in for what is less."""
+def floor_terms(query: TokenVectors, documents: TokenVectors, z: float, missing: NDArray[np.float32]) -> MaxTerms:
+    """Return the terms of XTR's scores where m_i, `missing` (n,), stands in for what is less: there the token is -1."""
     S = similarities(query, documents)
-    return [Terms(_floor_pairs(S[:, begin:end], missing), z) for begin, end in pairwise(documents.offsets)]
+    tokens = np.empty((len(documents), len(missing)), dtype=np.int32)
+    counted = np.empty((len(documents), len(missing)), dtype=np.float32)
+    for position, (begin, end) in enumerate(pairwise(documents.offsets)):
+        token = S[:, begin:end].argmax(axis=1)
+        found = S[np.arange(len(token)), begin + token]
+        imputed = found < missing
+        tokens[position], counted[position] = np.where(imputed, -1, token), np.where(imputed, missing, found)
+    return MaxTerms(tokens, counted, z)
 
 
-def _floor_pairs(S: NDArray[np.float32], missing: NDArray[np.float32]) -> Hits:
-    """The pairs of one document's score, for its similarities (n, m); where m_i stands in, the token is -1."""
-    token = S.argmax(axis=1)
-    found = S[np.arange(len(token)), token]
-    imputed = found < missing
-    return max_pairs(np.where(imputed, -1, token), np.where(imputed, missing, found))
+class MaxTerms(Sequence[Terms]):
+    """The terms of documents with one pair for each query token; made for those that are asked for.
+
+    Parameters
+    ----------
+    tokens : array of int, shape (N, n)
+    similarity : array of float32, shape (N, n)
+    z : float, > 0
+    """
+
+    def __init__(self, tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32], z: float) -> None:
+        self._tokens, self._similarity, self._z = tokens, similarity, z
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    @overload
+    def __getitem__(self, position: int) -> Terms: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Terms]: ...
+    def __getitem__(self, position: int | slice) -> Terms | Sequence[Terms]:
+        if isinstance(position, slice):
+            return MaxTerms(self._tokens[position], self._similarity[position], self._z)
+        n = self._tokens.shape[1]
+        pairs = Hits.trusted(
+            query_token=np.arange(n, dtype=np.int32),
+            document=np.zeros(n, np.int64),
+            document_token=self._tokens[position].astype(np.int32, copy=False),
+            similarity=self._similarity[position].astype(np.float32, copy=False),
+        )
+        return Terms(pairs, self._z)
+
+    def scores(self) -> list[float]:
+        """Return the score of each document: what its contributions add up to."""
+        added = (self._similarity.astype(np.float64) / float(np.float32(self._z))).sum(axis=1)
+        return added.astype(np.float32).tolist()  # type: ignore[no-any-return]
 
 
-def max_terms(tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32], z: float) -> list[Terms]:
-    """Return the terms of documents with one pair for each query token; both arrays are (N, n)."""
-    n = tokens.shape[1]
-    shared = {"query_token": np.arange(n, dtype=np.int32), "document": np.zeros(n, np.int64)}
-    rows = zip(tokens.astype(np.int32, copy=False), similarity.astype(np.float32, copy=False), strict=True)
-    return [Terms(Hits.trusted(**shared, document_token=row, similarity=found), z) for row, found in rows]
-
-
-def max_pairs(tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32]) -> Hits:
-    """Return one pair for each query token, in their order."""
-    return Hits.trusted(
-        query_token=np.arange(len(tokens), dtype=np.int32),
-        document=np.zeros(len(tokens), np.int64),
-        document_token=tokens.astype(np.int32, copy=False),
-        similarity=similarity.astype(np.float32, copy=False),
-    )
+def scores_of(terms: Sequence[Terms]) -> list[float]:
+    """Return the score of each document, as a float32 can hold it: what the contributions of its pairs add up to."""
+    if isinstance(terms, MaxTerms):
+        return terms.scores()
+    return [float(np.float32(contributions(*term).sum())) for term in terms]
