@@ -13,6 +13,7 @@ sample
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
 def one_in(k_prime: int) -> int:
     """Return the step of a sample, which takes one in so many tokens."""
     # In steps of √2, so that a growing collection keeps its segments' samples for a while.
-    return int(2 ** (np.floor(2 * np.log2(k_prime / RANK)) / 2))
+    return int(2 ** (math.floor(2 * math.log2(k_prime / RANK)) / 2))
 
 
 def n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:

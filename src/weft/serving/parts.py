@@ -219,7 +219,8 @@ def _search(served: Served, request: PartRequest, tokens: TokenVectors, deadline
             among = [document.id for document in texts.family(request.family)]
         alignment = Alignment.parse(request.alignment or index.alignment)
         search = Search(request.k, tuple(options.items()), None, fields)
-        (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, hits=search.hits, **options)
+        options |= {"hits": search.hits, "documents": search.documents}
+        (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, **options)
         answer = Answer(request.query, tokens, ranking, alignment, (ranking,), request.k)
         found = served.found(answer, search, deadline)
         lacking = [name for name in among or () if name not in ranking.ids and name in index]

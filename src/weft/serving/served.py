@@ -55,6 +55,11 @@ class Search(NamedTuple):
         """Whether the aligned pairs are wanted."""
         return bool({"spans", "snippet", "explanation"} & set(self.fields))
 
+    @property
+    def documents(self) -> bool:
+        """Whether the documents are."""
+        return bool({"text", "metadata", "spans"} & set(self.fields))
+
 
 class Served:
     """An index, its encoder and its writer, as the API uses them.
@@ -179,7 +184,8 @@ class Served:
     def _by_text(self, queries: Sequence[str], search: Search, deadline: Deadline) -> list[tuple[str, schemas.Found]]:
         options = dict(search.options)
         with self.texts.view():
-            answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
+            options |= {"hits": search.hits, "documents": search.documents}
+            answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, **options)
             return [(str(answer.alignment), self.found(answer, search, deadline)) for answer in answers]
 
     def _in_turn(
@@ -207,7 +213,7 @@ class Served:
             for array in arrays:
                 deadline.check()
                 query = TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64))
-                (ranking,) = index.search(query, search.k, hits=search.hits, **options)
+                (ranking,) = index.search(query, search.k, hits=search.hits, documents=search.documents, **options)
                 behind = [(ranking, at) for at in range(len(ranking))]
                 found.append(schemas.Found(self._hits(ranking, behind, search), ranking.certified, ranking.missing))
             return str(options.get("alignment") or index.alignment), found
@@ -232,9 +238,9 @@ class Served:
     def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
         """Return the results with the fields that were asked for, read for all of them at once."""
         hits = list(map(schemas.Hit, ranking.ids, ranking.scores.tolist()))
-        text, metadata, spans = "text" in search.fields, "metadata" in search.fields, "spans" in search.fields
-        if not (text or metadata or spans):
+        if not search.documents:
             return hits
+        text, metadata, spans = "text" in search.fields, "metadata" in search.fields, "spans" in search.fields
         for hit, (document, places), scored in zip(hits, self.texts.shown(ranking, spans=spans), behind, strict=True):
             if text:
                 hit.text = document.text
