@@ -39,8 +39,8 @@ class Query(NamedTuple):
 
 
 _Candidate = tuple[float, int, int, int]
-"""One of the best documents of all segments: its score, negative; the catalogue's number; which segment of the view it is
-of; and its place in what that segment found. They sort as they rank: of equal scores the older document comes first."""
+"""One of the best documents of all segments: its score, negative; the catalogue's number; which segment of the view it
+is of; and its place in what that segment found. They sort as they rank: of equal scores the older comes first."""
 
 
 class _Scored(NamedTuple):
@@ -93,7 +93,8 @@ def rank(
     certified = all(bound < np.inf for bound in rest) and not isinstance(plan.alignment, XTR)
     if certified and best:
         # The best of those left out, and of those cut off by their last digits.
-        bound = max([*rest, *(-one[0] for one in (*found[plan.wanted :][:1], *again[plan.k :][:1]))])
+        left = [one[0] for one in found[plan.wanted :][:1]] + [one.lost for one in again[plan.k :][:1]]
+        bound = max([*rest, *(-lost for lost in left)])
         margin = float(scores[-1] - bound) if bound > -np.inf else None
     documents = catalogue.read([one.number for one in best]) if query.documents else None
     return Ranking.trusted(

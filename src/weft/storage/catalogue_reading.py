@@ -27,7 +27,7 @@ def _any_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-_scan = json.JSONDecoder().scan_once
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def _object(text: Any) -> Any:
