@@ -32,13 +32,15 @@ from weft.types import Document, Ranking, TokenVectors
 _encoder = msgspec.json.Encoder()
 _Behind = tuple[Ranking, int] | None
 """The ranking by token vectors that a result is from, and its position there."""
+MOST_DIGITS = 18
+"""Of a version"""
 MATCHING = 10_000
 """Ids that are listed for a filter; the total is given."""
 
 
 def read_version(text: str) -> int:
     """Read the version of an index that is served alone."""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise invalid("at_least", "the request", "the version that a write returned", text)
     return int(text)
 
