@@ -360,6 +360,13 @@ class Document:
     text: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def trusted(cls, id: str, text: str, metadata: Mapping[str, Any]) -> Document:  # noqa: A002
+        """Return a document faster: a search reads many."""
+        made = object.__new__(cls)
+        vars(made).update(id=id, text=text, metadata=metadata)
+        return made
+
 
 class Result(NamedTuple):
     """One line of a ranking."""
@@ -391,7 +398,7 @@ class Ranking:
     stored vectors, and `margin` says by how much: the last score less the best that any document left out could reach.
     `missing` counts documents that could not be looked at, in damaged segments (``on_damage="skip"``). Under XTR
     `retrieval` says how tokens were retrieved. `places` says where the index that searched has each document: which
-    segment of its view, and which document there.
+    segment of its view, and which document there; `documents` has them, where they were asked for.
 
     Examples
     --------
@@ -411,6 +418,7 @@ class Ranking:
     missing: int = 0
     retrieval: TokenRetrieval | None = None
     places: Sequence[tuple[int, int]] | None = field(default=None, repr=False)
+    documents: Sequence[Document] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         scores = np.ascontiguousarray(numbers(self.scores, "scores", "Ranking"), dtype=np.float32)

@@ -101,6 +101,7 @@ def test_an_answer_says_how_many_shards_it_is_from(many):
         ({"alignment": "nothing"}, "alignment"),
         ({"at_least": "now"}, "at_least"),
         ({"at_least": "9:1"}, "at_least"),
+        ({"at_least": f"0:{'9' * 5000}"}, "at_least"),
         ({"n_probe": -1}, "n_probe"),
     ],
 )

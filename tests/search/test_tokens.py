@@ -279,3 +279,11 @@ def test_the_native_retrieval_is_the_definition(n, k_prime, lengths, seed):
     if documents.n_tokens:
         kth = -np.sort(-S, axis=1)[:, min(k_prime, documents.n_tokens) - 1]
         assert last == pytest.approx(kth)
+
+
+@pytest.mark.parametrize("refine", [None, 0])
+def test_similarities_beyond_single_precision_are_refused(tmp_path, refine):
+    with Index.create(tmp_path / "h", 2) as index:
+        index.add(["d0", "d1"], TokenVectors.from_list([[[1.0, 1.0]], [[1.0, 0.5]]]))
+        with pytest.raises(InvalidParameterError, match="finite"):
+            index.search(np.full((1, 2), 3e38), alignment="xtr:1", refine=refine)

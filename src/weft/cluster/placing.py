@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from weft.errors import invalid
 from weft.storage.families import is_passage_id
 
-_VERSION = re.compile(r"\d+:\d+(,\d+:\d+)*")
+_VERSION = re.compile(r"\d{1,9}:\d{1,18}(,\d{1,9}:\d{1,18})*")
 
 
 def shard_of(id: str, shards: int) -> int:  # noqa: A002

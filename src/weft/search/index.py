@@ -120,6 +120,7 @@ class Index(Store):
         among: Collection[str] | None = None,
         retrieval: TokenRetrieval | None = None,
         hits: bool = True,
+        documents: bool = False,
         threads: int = 1,
     ) -> list[Ranking]:
         """Find the k most relevant documents for each query.
@@ -150,6 +151,8 @@ class Index(Store):
             `weft.search.parts`).
         hits : bool
             Whether rankings carry the aligned token pairs.
+        documents : bool
+            Whether rankings carry the documents with their texts.
         threads : int
             Threads for scoring.
 
@@ -185,7 +188,7 @@ class Index(Store):
             own = [None] * len(batch) if rows is None else [rows[a:b] for a, b in pairwise(batch.offsets)]
             with self.reading_catalogue() as catalogue:
                 found = [
-                    rank(Query(text, hits, of_text), plan, view, allowed, ranked, catalogue)
+                    rank(Query(text, hits, documents, of_text), plan, view, allowed, ranked, catalogue)
                     for text, of_text in zip(texts, own, strict=True)
                 ]
             if view.missing:

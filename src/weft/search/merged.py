@@ -21,7 +21,7 @@ from weft.errors import invalid
 from weft.search.tokens import search_tokens
 from weft.storage.catalogue import Catalogue
 from weft.storage.segments import Allowed, Bar, Found, Plan, Terms
-from weft.storage.segments.terms import scores_of
+from weft.storage.segments.terms import MaxTerms, scores_of
 from weft.storage.views import View
 from weft.types import Hits, Ranking, TokenRetrieval, TokenVectors
 
@@ -31,14 +31,16 @@ class Query(NamedTuple):
 
     tokens: TokenVectors
     hits: bool
-    """Whether the pairs are."""
+    """Whether the pairs are"""
+    documents: bool
+    """Whether the documents are"""
     rows: NDArray[np.int64] | None = None
     """Where its tokens stood before β_q pruned it; None where it did not."""
 
 
 _Candidate = tuple[float, int, int, int]
-"""One of the best documents of all segments: its score, negative; the catalogue's number; which segment of the view it is
-of; and its place in what that segment found. They sort as they rank: of equal scores the older document comes first."""
+"""One of the best documents of all segments: its score, negative; the catalogue's number; which segment of the view it
+is of; and its place in what that segment found. They sort as they rank: of equal scores the older comes first."""
 
 
 class _Scored(NamedTuple):
@@ -52,6 +54,11 @@ class _Scored(NamedTuple):
     terms: Sequence[Terms]
     place: int
     """Which of these are its own"""
+
+    @property
+    def z(self) -> float:
+        """What the sum was divided by."""
+        return self.terms.z if isinstance(self.terms, MaxTerms) else self.terms[self.place].z
 
 
 def rank(
@@ -86,17 +93,20 @@ def rank(
     certified = all(bound < np.inf for bound in rest) and not isinstance(plan.alignment, XTR)
     if certified and best:
         # The best of those left out, and of those cut off by their last digits.
-        bound = max([*rest, *(-one[0] for one in (*found[plan.wanted :][:1], *again[plan.k :][:1]))])
+        left = [one[0] for one in found[plan.wanted :][:1]] + [one.lost for one in again[plan.k :][:1]]
+        bound = max([*rest, *(-lost for lost in left)])
         margin = float(scores[-1] - bound) if bound > -np.inf else None
+    documents = catalogue.read([one.number for one in best]) if query.documents else None
     return Ranking.trusted(
-        ids=_ids(best, view, catalogue),
+        ids=_ids(best, view, catalogue) if documents is None else tuple([document.id for document in documents]),
         scores=scores,
         hits=_Pairs(best, query.rows) if query.hits else None,
         certified=certified,
         margin=margin,
-        z=np.array([one.terms[one.place].z for one in best], dtype=np.float32) if query.hits else None,
+        z=np.array([one.z for one in best], dtype=np.float32) if query.hits else None,
         retrieval=retrieval,
-        places=tuple((one.owner, one.ordinal) for one in best),
+        places=tuple([(one.owner, one.ordinal) for one in best]),
+        documents=documents,
     )
 
 
@@ -166,7 +176,8 @@ class _Pairs(Sequence[Hits]):
     """The pairs of each result, made when they are asked for: most searches show those of a few results, or none."""
 
     def __init__(self, best: Sequence[_Scored], rows: NDArray[np.int64] | None) -> None:
-        self._best, self._rows = best, rows
+        self._best, self._rows = best, None if rows is None else rows.astype(np.int32)
+        self._places = np.arange(len(best))
 
     def __len__(self) -> int:
         return len(self._best)
@@ -178,9 +189,10 @@ class _Pairs(Sequence[Hits]):
     def __getitem__(self, place: int | slice) -> Hits | Sequence[Hits]:
         if isinstance(place, slice):
             return [self[at] for at in range(len(self))[place]]
-        at = range(len(self))[place]
-        one = self._best[at]
-        pairs = one.terms[one.place].pairs
-        # Query tokens are named as the caller does, and documents by their place in the ranking.
-        named = pairs.query_token if self._rows is None else self._rows[pairs.query_token].astype(np.int32)
-        return Hits.trusted(**{**vars(pairs), "query_token": named, "document": np.full(len(pairs), at)})
+        # Documents are named by their place in the ranking, query tokens as the caller does.
+        (_, _, _, _, terms, mine), number = self._best[place], self._places[place]
+        if isinstance(terms, MaxTerms):
+            return terms.pairs(mine, number.repeat(terms.width), self._rows)
+        pairs = terms[mine].pairs
+        named = pairs.query_token if self._rows is None else self._rows[pairs.query_token]
+        return Hits.trusted(**{**vars(pairs), "query_token": named, "document": number.repeat(len(pairs))})

@@ -23,6 +23,7 @@ class EffortOptions(TypedDict, total=False):
     among: Collection[str] | None
     retrieval: TokenRetrieval | None
     hits: bool
+    documents: bool
     threads: int
 
 

@@ -122,6 +122,8 @@ class Searcher:
         depth = k if hybrid is None else max(k, DEPTH)
         with self.index.view():
             alignment = Alignment.parse(self.index.alignment if alignment is None else alignment)
+            if hybrid is not None:
+                options["documents"] = False  # most are not among the k best in the end
             found = self.index.search(tokens, depth, alignment=alignment, filter=wanted, **options)
             answers = []
             for i, (text, ranking) in enumerate(zip(queries, found, strict=True)):

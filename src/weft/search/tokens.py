@@ -13,6 +13,7 @@ sample
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from weft import _native
 from weft.alignment import XTR
+from weft.errors import invalid
 from weft.search.imputed import impute_registered
 from weft.storage.segments import Allowed, Found, Plan, Sample, Segment, Terms
 from weft.types import Hits, TokenRetrieval, TokenVectors
@@ -63,18 +65,24 @@ def search_tokens(
     if given is not None and given.how == SAMPLE:
         return search_sums(plan.with_floors(given.last)), given
     if given is None and is_sampled(plan, k_prime, tokens):
-        last = _sampled_last(query, segments, allowed, k_prime, tokens)
+        last = _finite(_sampled_last(query, segments, allowed, k_prime, tokens))
         return search_sums(plan.with_floors(last)), TokenRetrieval(k_prime, last, SAMPLE)
     search = _native.TokenRetrieval(query.n_tokens, k_prime)
     if given is not None:
         search.raise_floors(given.last)
     documents = _Documents.of(segments)
     retrieve(query, plan, segments, allowed, search, documents.bases)
-    last = search.settle() if given is None else given.last
+    last = _finite(search.settle() if given is None else given.last)
     scoring = _Scoring(query, plan, alignment, segments, documents, last)
     may = None if ranked is None else np.concatenate([np.zeros(0, bool), *ranked]).view(np.uint8)
     how = "exact" if plan.effort is None else "scanned"
     return scoring.found(search, may), given or TokenRetrieval(k_prime, last, how)
+
+
+def _finite(last: Floats) -> Floats:
+    if not np.isfinite(last).all():
+        raise invalid("queries", "search", "of numbers whose products are finite", "infinite similarities")
+    return last
 
 
 def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
@@ -88,7 +96,7 @@ def is_sampled(plan: Plan, k_prime: int, tokens: int) -> bool:
 def one_in(k_prime: int) -> int:
     """Return the step of a sample, which takes one in so many tokens."""
     # In steps of √2, so that a growing collection keeps its segments' samples for a while.
-    return int(2 ** (np.floor(2 * np.log2(k_prime / RANK)) / 2))
+    return int(2 ** (math.floor(2 * math.log2(k_prime / RANK)) / 2))
 
 
 def n_tokens(segments: Sequence[Segment], allowed: Sequence[Allowed]) -> int:

@@ -21,6 +21,7 @@ from weft.serving import schemas
 from weft.serving.pool import Deadline
 from weft.serving.problems import RefusedError
 from weft.serving.served import Search, Served
+from weft.serving.vectors import checked_vectors
 from weft.storage.segments import Effort
 from weft.types import TokenRetrieval, TokenVectors
 
@@ -55,8 +56,7 @@ class Tokens(Struct, forbid_unknown_fields=True):
         if rest or not 1 <= rows <= most:
             raise invalid("tokens", "the request", f"1 to {most} vectors of {dim} float32", f"{len(self.values)} bytes")
         values = np.frombuffer(self.values, "<f4").reshape(rows, dim).astype(np.float32)
-        if not np.isfinite(values).all():
-            raise invalid("tokens", "the request", "finite", "NaN or infinity")
+        checked_vectors(values)
         spans = _column(self.spans, "<i4", 2 * rows)
         # Without saliences all is valid now, and checking it again would cost each query a tenth of a millisecond.
         make = TokenVectors.trusted if self.salience is None else TokenVectors
@@ -219,7 +219,8 @@ def _search(served: Served, request: PartRequest, tokens: TokenVectors, deadline
             among = [document.id for document in texts.family(request.family)]
         alignment = Alignment.parse(request.alignment or index.alignment)
         search = Search(request.k, tuple(options.items()), None, fields)
-        (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, hits=search.hits, **options)
+        options |= {"hits": search.hits, "documents": search.documents}
+        (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, **options)
         answer = Answer(request.query, tokens, ranking, alignment, (ranking,), request.k)
         found = served.found(answer, search, deadline)
         lacking = [name for name in among or () if name not in ranking.ids and name in index]

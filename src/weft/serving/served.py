@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from prometheus_client.core import Metric
 
@@ -28,15 +29,18 @@ from weft.storage.filters import parse as parse_filter
 from weft.text_index import TextIndex
 from weft.types import Document, Ranking, TokenVectors
 
+_encoder = msgspec.json.Encoder()
 _Behind = tuple[Ranking, int] | None
 """The ranking by token vectors that a result is from, and its position there."""
+MOST_DIGITS = 18
+"""Of a version"""
 MATCHING = 10_000
 """Ids that are listed for a filter; the total is given."""
 
 
 def read_version(text: str) -> int:
     """Read the version of an index that is served alone."""
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise invalid("at_least", "the request", "the version that a write returned", text)
     return int(text)
 
@@ -54,6 +58,23 @@ class Search(NamedTuple):
     def hits(self) -> bool:
         """Whether the aligned pairs are wanted."""
         return bool({"spans", "snippet", "explanation"} & set(self.fields))
+
+    @property
+    def documents(self) -> bool:
+        """Whether the documents are."""
+        return bool({"text", "metadata", "spans"} & set(self.fields))
+
+
+class _Asked(NamedTuple):
+    """A text query, and when it came."""
+
+    query: str
+    begun: float
+
+
+def _json(begun: float, alignment: str, found: list[schemas.Found]) -> bytes:
+    """Encode an answer on the thread that made it, in whose processor's cache it still is."""
+    return _encoder.encode(schemas.SearchAnswer(alignment, found, round(time.perf_counter() - begun, 6)))
 
 
 class Served:
@@ -126,8 +147,8 @@ class Served:
 
     # -- searching -----------------------------------------------------------------------------------
 
-    async def search(self, request: schemas.SearchRequest, deadline: Deadline) -> schemas.SearchAnswer:
-        """Answer a search; single text queries share a call under load."""
+    async def search(self, request: schemas.SearchRequest, deadline: Deadline) -> bytes:
+        """Answer a search with a `SearchAnswer` as JSON; single text queries share a call under load."""
         begun = time.perf_counter()
         limits = self.limits
         given = [part for part in (request.query, request.queries, request.vectors) if part is not None]
@@ -143,7 +164,6 @@ class Served:
         for name in ("n_probe", "k_prime", "refine", "beta_q"):
             options[name] = getattr(request, name)
         search = Search(request.k, tuple(options.items()), request.hybrid, tuple(dict.fromkeys(request.fields)))
-        alignment: str
         if request.vectors is not None:
             if request.hybrid is not None:
                 raise invalid("hybrid", "the request", "left out: vectors have no words for BM25", request.hybrid)
@@ -152,21 +172,20 @@ class Served:
             limits.count(request.vectors, "vectors", "queries")
             dim = self.texts.index.dim
             arrays = [read_vectors(vectors, dim, limits.query_tokens) for vectors in request.vectors]
-            alignment, found = await self.pool.run(lambda: self._by_vectors(arrays, search, deadline), deadline)
+            answer = await self.pool.run(lambda: _json(begun, *self._by_vectors(arrays, search, deadline)), deadline)
         elif request.query is not None:
             limits.text(request.query, "query", "query_characters")
-            key = (self.name, search)
-            alignment, one = await self.pool.together(
-                key, request.query, lambda queries: self._in_turn(queries, search, deadline), deadline
+            key, asked = (self.name, search), _Asked(request.query, begun)
+            answer = await self.pool.together(
+                key, asked, lambda several: self._in_turn(several, search, deadline), deadline
             )
-            found = [one]
         else:
             queries = request.queries or []
             limits.count(queries, "queries", "queries")
             for query in queries:
                 limits.text(query, "queries", "query_characters")
-            alignment, found = await self.pool.run(lambda: self._many(queries, search, deadline), deadline)
-        return schemas.SearchAnswer(alignment, found, round(time.perf_counter() - begun, 6))
+            answer = await self.pool.run(lambda: _json(begun, *self._many(queries, search, deadline)), deadline)
+        return answer  # type: ignore[no-any-return]
 
     def check_filter(self, text: str | None) -> None:
         """Refuse a filter that is too long or cannot be read."""
@@ -179,18 +198,19 @@ class Served:
     def _by_text(self, queries: Sequence[str], search: Search, deadline: Deadline) -> list[tuple[str, schemas.Found]]:
         options = dict(search.options)
         with self.texts.view():
-            answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, hits=search.hits, **options)
+            options |= {"hits": search.hits, "documents": search.documents}
+            answers = self.texts.answers(queries, search.k, hybrid=search.hybrid, **options)
             return [(str(answer.alignment), self.found(answer, search, deadline)) for answer in answers]
 
-    def _in_turn(
-        self, queries: Sequence[str], search: Search, deadline: Deadline
-    ) -> Iterator[tuple[str, schemas.Found]]:
+    def _in_turn(self, several: Sequence[_Asked], search: Search, deadline: Deadline) -> Iterator[bytes]:
         """Encode queries in one run of the model, then answer each."""
         with self.texts.view():
-            if len(queries) > 1:
+            if len(several) > 1:
+                queries = [asked.query for asked in several]
                 self.cache.encode_query(queries, salience=True if self.cache.has_salience else None)
-            for query in queries:
-                yield from self._by_text([query], search, deadline)
+            for asked in several:
+                ((alignment, found),) = self._by_text([asked.query], search, deadline)
+                yield _json(asked.begun, alignment, [found])
 
     def _many(self, queries: Sequence[str], search: Search, deadline: Deadline) -> tuple[str, list[schemas.Found]]:
         found = []
@@ -207,7 +227,7 @@ class Served:
             for array in arrays:
                 deadline.check()
                 query = TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64))
-                (ranking,) = index.search(query, search.k, hits=search.hits, **options)
+                (ranking,) = index.search(query, search.k, hits=search.hits, documents=search.documents, **options)
                 behind = [(ranking, at) for at in range(len(ranking))]
                 found.append(schemas.Found(self._hits(ranking, behind, search), ranking.certified, ranking.missing))
             return str(options.get("alignment") or index.alignment), found
@@ -232,9 +252,9 @@ class Served:
     def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
         """Return the results with the fields that were asked for, read for all of them at once."""
         hits = list(map(schemas.Hit, ranking.ids, ranking.scores.tolist()))
-        text, metadata, spans = "text" in search.fields, "metadata" in search.fields, "spans" in search.fields
-        if not (text or metadata or spans):
+        if not search.documents:
             return hits
+        text, metadata, spans = "text" in search.fields, "metadata" in search.fields, "spans" in search.fields
         for hit, (document, places), scored in zip(hits, self.texts.shown(ranking, spans=spans), behind, strict=True):
             if text:
                 hit.text = document.text

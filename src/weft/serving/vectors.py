@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from weft.serving.schemas import VectorQuery
 
 _HALF = np.dtype("<f2")
+LARGEST = 65504
+"""Float16's largest number: vectors may be no longer as JSON than as base64."""
 
 
 def read_vectors(given: VectorQuery, dim: int, most: int) -> NDArray[np.floating[Any]]:
@@ -48,8 +50,13 @@ def read_vectors(given: VectorQuery, dim: int, most: int) -> NDArray[np.floating
         array = np.frombuffer(data, dtype=_HALF).reshape(-1, dim).astype(np.float32)
     if not 1 <= len(array) <= most:
         raise invalid("vectors", "the request", f"1 to {most} token vectors", len(array))
-    if not np.isfinite(array).all():
-        raise invalid("vectors", "the request", "finite", "NaN or infinity")
+    return checked_vectors(array)
+
+
+def checked_vectors(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a query's vectors; refuse NaN, infinity, and numbers whose products are infinite."""
+    if not np.abs(array).max(initial=0) <= LARGEST:  # NaN is not
+        raise invalid("vectors", "the request", f"of numbers from -{LARGEST} to {LARGEST}", "others")
     return array
 
 

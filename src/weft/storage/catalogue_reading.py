@@ -27,6 +27,18 @@ def _any_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def _object(text: Any) -> Any:
+    """Read JSON as `json.loads` does, without its steps in Python where the text is as `json.dumps` wrote it."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return json.loads(text)
+    return value if end == len(text) else json.loads(text)
+
+
 class SegmentRow(NamedTuple):
     """A live segment as the catalogue names it."""
 
@@ -140,13 +152,23 @@ class CatalogueReading:
             found[number] = name
         missing = next((number for number in numbers if number not in found), None)
         if missing is not None:
-            raise CorruptIndexError(f"{self.file}: damaged: document {missing} of a segment is not in the catalogue")
+            raise self._lost(missing)
         return [found[number] for number in numbers]
 
+    def _lost(self, number: int) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.file}: damaged: document {number} of a segment is not in the catalogue")
+
     def documents(self, numbers: Sequence[int]) -> dict[int, Document]:
-        """Return documents by their numbers."""
+        """Return documents by their numbers, those that are there."""
         rows = self._where(f"doc, {self._columns}", numbers)
         return {number: self._document(*row) for number, *row in rows}
+
+    def read(self, numbers: Sequence[int]) -> list[Document]:
+        """Return documents by their numbers, in that order; they must all be there."""
+        found = self.documents(numbers)
+        if len(found) < len(numbers):
+            raise self._lost(next(number for number in numbers if number not in found))
+        return [found[number] for number in numbers]
 
     @property
     def _columns(self) -> str:
@@ -157,7 +179,7 @@ class CatalogueReading:
         try:
             if stored is not None and stored != row_sum(id, text, metadata):
                 raise ValueError("checksum")
-            return Document(id, text, json.loads(metadata))
+            return Document.trusted(id, text, _object(metadata))
         except (TypeError, ValueError, RecursionError):
             raise self._torn(id) from None
 

@@ -29,7 +29,12 @@ class Shown(NamedTuple):
 
 
 def shown(
-    store: Store, ids: Sequence[str], *, spans: bool = True, places: Sequence[tuple[int, int]] | None = None
+    store: Store,
+    ids: Sequence[str],
+    *,
+    spans: bool = True,
+    documents: Sequence[Document] | None = None,
+    places: Sequence[tuple[int, int] | None] | None = None,
 ) -> list[Shown]:
     """Return documents in the order of their ids, which must all be there.
 
@@ -41,8 +46,8 @@ def shown(
     ids : sequence of str
     spans : bool
         Whether to tell where tokens stand, too.
-    places : sequence of (int, int), optional
-        Which segment each document is in, and which one it is there, as `Ranking.places` has it.
+    documents, places : optional
+        Of these ids, where a ranking has them.
 
     Examples
     --------
@@ -54,24 +59,21 @@ def shown(
     ...     [(one.document.text, one.spans.tolist()) for one in shown(store, ["b", "a"])]
     [('ocean', [[0, 5]]), ('red earth', [[0, 3], [4, 9]])]
     """
-    with store.view() as view, store.reading_catalogue() as catalogue:
-        if places is None:
-            numbered = catalogue.several(ids)
-            numbers = [numbered[name][0] if name in numbered else -1 for name in ids]
-            found = dict(numbered.values())
-            places = _places(view, numbers) if spans else ()
-        else:
-            numbers = [int(view.segments[owner].segment.numbers[ordinal]) for owner, ordinal in places]
-            found = catalogue.documents(numbers)
-    for name, number in zip(ids, numbers, strict=True):
-        if number not in found or found[number].id != name:
-            raise CorruptIndexError(f"{catalogue.file}: damaged: its list of ids does not lead to {name!r}")
-    if not spans:
-        return [Shown(found[number], None) for number in numbers]
-    return [
-        Shown(found[number], None if at is None else view.segments[at[0]].segment.places(at[1]))
-        for number, at in zip(numbers, places, strict=True)
-    ]
+    with store.view() as view:
+        if places is None or documents is None:
+            with store.reading_catalogue() as catalogue:
+                found = catalogue.several(ids)
+                lost = next((name for name in ids if name not in found), None)
+                if lost is not None:
+                    raise CorruptIndexError(f"{catalogue.file}: damaged: its list of ids does not lead to {lost!r}")
+            documents = [found[name][1] for name in ids]
+            places = _places(view, [found[name][0] for name in ids]) if spans else None
+        if not spans:
+            return [Shown(document, None) for document in documents]
+        return [
+            Shown(document, None if at is None else view.segments[at[0]].segment.places(at[1]))
+            for document, at in zip(documents, places or (), strict=True)
+        ]
 
 
 def _places(view: View, numbers: Sequence[int]) -> list[tuple[int, int] | None]:

@@ -10,7 +10,7 @@ import numpy as np
 
 PER_COMMIT = ("generation", "checksum", "tombstones")
 """Settings that every commit changes."""
-_ID_BITS = 15
+_OF_ID = (1 << 15) - 1
 
 
 def row_sum(id: object, text: object, metadata: object) -> int:  # noqa: A002
@@ -21,20 +21,18 @@ def row_sum(id: object, text: object, metadata: object) -> int:  # noqa: A002
     >>> checks_id(row_sum("a", "text", "{}"), "a"), checks_id(row_sum("a", "text", "{}"), "b")
     (True, False)
     """
-    name, length = str(id).encode("utf-8", "surrogatepass"), len(str(text))
-    rest = f"{length} {text}{metadata}".encode("utf-8", "surrogatepass")
-    return _id_sum(name) << 32 | zlib.crc32(rest, zlib.crc32(name))
+    name = zlib.crc32(str(id).encode("utf-8", "surrogatepass"))
+    rest = f"{len(str(text))} {text}{metadata}".encode("utf-8", "surrogatepass")
+    return (name & _OF_ID) << 32 | zlib.crc32(rest, name)
 
 
 def checks_id(stored: object, id: object) -> bool:  # noqa: A002
     """Tell whether an id is the one that a row's checksum was made for; a row without one passes."""
     if not isinstance(id, str):
         return False
-    return stored is None or (isinstance(stored, int) and stored >> 32 == _id_sum(id.encode("utf-8", "replace")))
-
-
-def _id_sum(name: bytes) -> int:
-    return zlib.crc32(name) & ((1 << _ID_BITS) - 1)
+    return stored is None or (
+        isinstance(stored, int) and stored >> 32 == zlib.crc32(id.encode("utf-8", "replace")) & _OF_ID
+    )
 
 
 def segment_sum(file: object, documents: object, tokens: object, first: object) -> int:

@@ -261,6 +261,7 @@ class TextIndex(Writing, Asynchronous):
         if isinstance(queries, str):
             raise invalid("queries", "search_many", "a sequence of texts (search takes one)", queries)
         options.setdefault("hits", False)
+        options.setdefault("documents", True)
         with self.view():
             found = self.answers(queries, k, **options) if len(queries) else []
             return [list(self._matches(answer)) for answer in found]
@@ -271,7 +272,7 @@ class TextIndex(Writing, Asynchronous):
 
     def shown(self, ranking: Ranking, *, spans: bool = True) -> list[Shown]:
         """Return the documents of results, and where their tokens stand: see `weft.storage.shown.shown`."""
-        return shown(self.index, ranking.ids, spans=spans, places=ranking.places)
+        return shown(self.index, ranking.ids, spans=spans, documents=ranking.documents, places=ranking.places)
 
     def answers(self, queries: Sequence[str], k: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """Search as `search_many` does, and return what the scores are made of, for `snippet` and `explain_answer`."""

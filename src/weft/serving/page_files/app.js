@@ -130,7 +130,7 @@ function empty() {
     h("p", {}, one.documents
       ? "Ask a question or name a thing in your own words: meaning counts, not spelling. Words that counted are shaded; point at a word of the query to see what it met."
       : one.writable ? "Add a text with the button above, or index files with weft index." : "Index files with weft index."),
-    h("p", { class: "note" }, h("kbd", {}, "/"), " search  ", h("kbd", {}, "↓"), " ", h("kbd", {}, "↑"), " results  ", h("kbd", {}, "Enter"), " open  ", h("kbd", {}, "Esc"), " close"),
+    h("p", { class: "note keys" }, h("kbd", {}, "/"), " search  ", h("kbd", {}, "↓"), " ", h("kbd", {}, "↑"), " results  ", h("kbd", {}, "Enter"), " open  ", h("kbd", {}, "Esc"), " close"),
     h("p", { class: "note" }, `${one.model} · ${one.tokens.toLocaleString("en")} token vectors · ${one.dim} dimensions`),
   );
 }

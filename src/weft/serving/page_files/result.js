@@ -14,7 +14,8 @@ export class WeftResult extends HTMLElement {
     const open = h("button", { type: "button", class: "title", onclick: () => context.open(hit) }, title);
     const why = h("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => this.#why(why, hit, context) }, "Why?");
     const text = h("p", { class: "text" },
-      from > 0 ? "… " : null, ...marked(hit.text, hit.spans, context.words, from, to), to < Array.from(hit.text).length ? " …" : null);
+      from > 0 ? "…\u00a0" : null, ...marked(hit.text, hit.spans, context.words, from, to),
+      to < Array.from(hit.text).length ? "\u00a0…" : null); // no ellipsis stands alone on a line
     this.replaceChildren(
       h("div", { class: "head" },
         h("span", { class: "rank" }, `${rank}`),
@@ -63,10 +64,8 @@ function chips(metadata) {
   const made = [];
   for (const [name, value] of Object.entries(metadata)) {
     if (SHOWN.includes(name) || value === null || (typeof value === "object" && !Array.isArray(value))) continue;
-    for (const one of (Array.isArray(value) ? value : [value]).slice(0, 4)) {
-      const text = String(one);
-      if (text && text.length <= 40) made.push(h("span", { class: "chip" }, h("span", { class: "name" }, `${name} `), text));
-    }
+    const all = (Array.isArray(value) ? value : [value]).slice(0, 4).map(String).filter((text) => text && text.length <= 40);
+    if (all.length) made.push(h("span", { class: "chip" }, h("span", { class: "name" }, `${name} `), all.join(", ")));
   }
   return made.slice(0, 8);
 }

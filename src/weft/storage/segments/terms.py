@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, overload
 
@@ -92,7 +93,9 @@ class MaxTerms(Sequence[Terms]):
     """
 
     def __init__(self, tokens: NDArray[np.signedinteger[Any]], similarity: NDArray[np.float32], z: float) -> None:
-        self._tokens, self._similarity, self._z = tokens, similarity, z
+        self._tokens = tokens.astype(np.int32, copy=False)
+        self._similarity = similarity.astype(np.float32, copy=False)
+        self.width, self.z = tokens.shape[1], z
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -103,19 +106,25 @@ class MaxTerms(Sequence[Terms]):
     def __getitem__(self, position: slice) -> Sequence[Terms]: ...
     def __getitem__(self, position: int | slice) -> Terms | Sequence[Terms]:
         if isinstance(position, slice):
-            return MaxTerms(self._tokens[position], self._similarity[position], self._z)
-        n = self._tokens.shape[1]
-        pairs = Hits.trusted(
-            query_token=np.arange(n, dtype=np.int32),
-            document=np.zeros(n, np.int64),
-            document_token=self._tokens[position].astype(np.int32, copy=False),
-            similarity=self._similarity[position].astype(np.float32, copy=False),
+            return MaxTerms(self._tokens[position], self._similarity[position], self.z)
+        return Terms(self.pairs(position, np.zeros(self.width, np.int64)), self.z)
+
+    def pairs(self, position: int, document: NDArray[np.int64], rows: NDArray[np.int32] | None = None) -> Hits:
+        """Return the pairs of a document under these numbers of documents (n,), and of query tokens (n,)."""
+        return Hits.trusted(
+            query_token=self._every if rows is None else rows,
+            document=document,
+            document_token=self._tokens[position],
+            similarity=self._similarity[position],
         )
-        return Terms(pairs, self._z)
+
+    @cached_property
+    def _every(self) -> NDArray[np.int32]:
+        return np.arange(self.width, dtype=np.int32)
 
     def scores(self) -> list[float]:
         """Return the score of each document: what its contributions add up to."""
-        added = (self._similarity.astype(np.float64) / float(np.float32(self._z))).sum(axis=1)
+        added = (self._similarity.astype(np.float64) / float(np.float32(self.z))).sum(axis=1)
         return added.astype(np.float32).tolist()  # type: ignore[no-any-return]
 
 
