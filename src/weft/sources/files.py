@@ -14,7 +14,7 @@ from typing import IO, Any
 from weft.errors import DataError, MissingExtraError
 from weft.sources.beir import read_corpus
 from weft.sources.extract import PARSERS, extract
-from weft.sources.extracted import Extracted
+from weft.sources.extracted import Extracted, clean_text
 from weft.sources.find import BEIR, STDIN, Found, Report, Skipped
 from weft.sources.isolation import shared
 from weft.sources.kinds import ROWS
@@ -186,9 +186,10 @@ def _beir(file: Found) -> Iterator[Source]:
     for document in read_corpus(file.path.parent):
         content = json.dumps([document.title, document.text, document.metadata], sort_keys=True).encode()
         title = {"title": document.title} if document.title else {}
-        made = Document(document.id, document.full_text, {"path": file.name, **title, **document.metadata})
+        metadata = plain({"path": file.name, **title, **document.metadata})
+        made = Document(clean_text(document.id), clean_text(document.full_text), metadata)
         size = len(document.text) + len(document.title)
-        yield Source(document.id, file.name, content_hash(content), size, partial(_same, made), whole=True)
+        yield Source(made.id, file.name, content_hash(content), size, partial(_same, made), whole=True)
 
 
 def _same(document: Document) -> Document:
