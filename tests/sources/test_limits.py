@@ -11,7 +11,7 @@ import yaml
 
 from sources.test_files import Reading
 from weft.errors import DataError
-from weft.sources import beir, records
+from weft.sources import beir, code, files, records
 from weft.sources.beir import objects
 from weft.sources.extract import extract
 from weft.sources.isolation import Reader
@@ -169,6 +169,20 @@ def test_memory_is_limited():
         with pytest.raises(DataError, match="not readable as html"):
             reader.read(b"<p>x" * 1_000_000, "html")
         assert reader.read(b"<p>fine", "html").text == "fine"
+
+
+def test_code_that_a_grammar_finds_ambiguous_is_read_as_lines(tmp_path, monkeypatch):
+    """Parsing ``a<b<a<b<…`` as C++ takes thousands of bytes a byte: 800 MB for these 240 kB."""
+    pytest.importorskip("tree_sitter_cpp", reason="needs the code extra: pip install 'weft-search[code]'")
+    monkeypatch.setattr(files, "shared", Reader(memory=300 * 2**20))
+    monkeypatch.setattr(code, "_parser", lambda language: pytest.fail("parsed in this process"))
+    ambiguous, usual = "a<b<" * 60_000, "int f() {\n  return 1;\n}\n\n" * 2000
+    (tmp_path / "a.cpp").write_text(ambiguous)
+    (tmp_path / "b.cpp").write_text(usual)
+    reading = Reading(tmp_path)
+    assert reading.texts() == {"a.cpp": ambiguous, "b.cpp": usual}
+    cuts = [len(source.layout().cuts) for source in reading.sources.values()]
+    assert cuts == [0, 2000]
 
 
 def test_time_is_limited_and_the_next_file_is_read():

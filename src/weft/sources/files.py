@@ -13,11 +13,12 @@ from typing import IO, Any
 
 from weft.errors import DataError, MissingExtraError
 from weft.sources.beir import read_corpus
+from weft.sources.code import is_costly
 from weft.sources.extract import PARSERS, extract
 from weft.sources.extracted import Extracted, clean_text
 from weft.sources.find import BEIR, STDIN, Found, Report, Skipped
 from weft.sources.isolation import shared
-from weft.sources.kinds import ROWS
+from weft.sources.kinds import CODE, ROWS
 from weft.sources.records import GLOBAL, Fields, Record, Row, json_rows, plain, read_rows, read_stream, record
 from weft.types import Document
 
@@ -127,7 +128,7 @@ def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, lin
     extracted: list[Extracted] = []  # filled by `read`
 
     def read() -> Document:
-        found = shared.read(data, kind) if kind in PARSERS else extract(data, kind)
+        found = _extract(data, kind)
         extracted[:] = [found]
         own = {key: value for key, value in plain(dict(found.metadata)).items() if key not in RESERVED}
         title = {"title": found.title} if found.title else {}
@@ -137,6 +138,17 @@ def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, lin
         return extracted[0] if extracted else Extracted("")
 
     return Source(name, file.name, digest, len(data), read, False, layout, line)
+
+
+def _extract(data: bytes, kind: str) -> Extracted:
+    if kind in PARSERS:
+        return shared.read(data, kind)
+    if kind.startswith(CODE) and is_costly(len(data)):
+        try:
+            return shared.read(data, kind)
+        except DataError:  # it needs too much: it is text all the same
+            return extract(data, "text")
+    return extract(data, kind)
 
 
 def _messages(file: Found, largest: int, report: Report) -> Iterator[Source]:
