@@ -283,6 +283,24 @@ def test_tables_views_and_triggers_of_someone_else(made, tmp_path, script):
     assert "that weft did not make" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("lexical_data", "id INTEGER PRIMARY KEY, block BLOB AS (zeroblob(1000000000))"),
+        ("lexical_docsize", "id INTEGER PRIMARY KEY, sz BLOB AS (zeroblob(1000000000))"),
+        ("lexical_config", "k PRIMARY KEY, v CHECK (length(zeroblob(1000000000)))"),
+    ],
+)
+def test_tables_of_the_lexical_index_that_take_a_gigabyte(made, tmp_path, table, columns):
+    path = copied(made, tmp_path)
+    with sqlite3.connect(path / "catalogue.sqlite", isolation_level=None) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (f"CREATE TABLE '{table}'({columns})", table))
+    db.close()
+    with pytest.raises(CorruptIndexError, match=f"has a table '{table}' that weft did not make"):
+        Index.open(path)
+
+
 class TestLog:
     """Commits that stand in SQLite's log alone, as after a crash."""
 
