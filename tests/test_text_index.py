@@ -90,6 +90,14 @@ def test_passages_have_names_that_no_document_can_have(notes):
         notes.add({"page##0": "the lazy dog"})
 
 
+def test_many_documents_of_which_one_is_refused_change_nothing(notes):
+    before = list(notes)
+    many = [weft.Document(f"n{number}", "a fox") for number in range(100)]
+    with pytest.raises(InvalidParameterError, match="how passages are named"):
+        notes.add([*many, weft.Document("page##0", "a fox")])
+    assert list(notes) == before
+
+
 def test_passages_of_older_indexes_are_kept_and_replaced(notes):
     def note(name, of):
         return {"weft": {"source": "", "id": name, "hash": "old", "of": of}}

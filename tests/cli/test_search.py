@@ -78,10 +78,18 @@ def test_weights_of_a_hybrid_search(asked, run):
     for arguments, wrong in (
         (["--weights", "1", "1"], "--weights without --hybrid"),
         (["--hybrid", "--weights", "1", "-1"], "numbers >= 0"),
+        (["--hybrid", "--weights", "1e308", "1e308"], "<= 1e+06"),
     ):
         code, out, err = run("search", "n.weft", QUERY, *arguments)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert wrong in err
+
+
+def test_any_number_of_documents(asked, run):
+    assert asked("-k", str(2**31 - 1))["results"]
+    code, out, err = run("search", "n.weft", QUERY, "-k", str(2**63))
+    assert (code, out) == (1, "")
+    assert err == f"weft: The 'k' parameter of search must be at most {2**31 - 1}. Got {2**63} instead.\n"
 
 
 def test_pretty_tsv_and_trec(indexed, run, model):

@@ -119,7 +119,8 @@ class Catalogues(Target):
             (ranking,) = index.search(np.ones((2, 4), np.float32), 5, exact=True, hits=False)
             documents = [index.get(f"d{n}") for n in range(0, self.COUNT, 5)]
             words = sorted(search_lexical(index, "text", 100).ids)
-            return [len(index), index.alignment, ranking.ids, ranking.scores.tolist()], documents, words
+            chosen = sorted(index.matching("n >= 8"))
+            return [len(index), index.alignment, ranking.ids, ranking.scores.tolist()], documents, words, chosen
 
     def attempt(self, rng):
         for suffix in ("-wal", "-shm", "-journal"):
@@ -131,9 +132,9 @@ class Catalogues(Target):
             return REFUSED
         if found == self._right:
             return SAME
-        (sure, documents, words), (right, all_documents, all_words) = found, self._right
+        (sure, documents, *listed), (right, all_documents, *all_listed) = found, self._right
         assert sure == right, "another ranking"
-        assert set(words) <= set(all_words), "another id"
+        assert all(set(one) <= set(other) for one, other in zip(listed, all_listed, strict=True)), "another id"
         assert all(one in (None, other) for one, other in zip(documents, all_documents, strict=True)), "another text"
         with Index.open(self._path, merge="off") as index:
             assert not check(index).sound, "something is not found, and check says that all is well"

@@ -1,5 +1,8 @@
 """Search equals brute force over a plain list of documents, whatever was added, replaced or deleted before."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +13,7 @@ import weft
 from strategies import problems
 from weft import Document, TokenVectors, WeftError
 from weft.evaluation.imputed_hits import largest
-from weft.search import Index
+from weft.search import Index, merged
 from weft.storage.pruning import prune
 
 
@@ -207,3 +210,22 @@ def test_mistakes(index, arguments, words):
     index.add(["a"], TokenVectors.from_list([np.ones((1, 4))]))
     with pytest.raises(WeftError, match=words):
         index.search(**{"queries": np.ones((2, 4)), **arguments})
+
+
+def test_threads_search_side_by_side(index, monkeypatch):
+    """As many searches as there are threads are under way at one moment."""
+    rng = np.random.default_rng(8)
+    documents = corpus(12, rng)
+    fill(index, documents)
+    query = rng.standard_normal((3, 4)).astype(np.float32)
+    (alone,) = index.search(query, k=5)
+    together, rank = threading.Barrier(4), merged.rank
+
+    def met(*arguments):
+        together.wait(timeout=60)  # breaks if they come one by one
+        return rank(*arguments)
+
+    monkeypatch.setattr("weft.search.index.rank", met)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: index.search(query, k=5)[0], range(4)))
+    assert [ranking.ids for ranking in found] == [alone.ids] * 4

@@ -2,14 +2,16 @@
 
 import gzip
 import io
+import tomllib
 import zipfile
 from contextlib import contextmanager
 
 import pytest
+import yaml
 
 from sources.test_files import Reading
 from weft.errors import DataError
-from weft.sources import beir, records
+from weft.sources import beir, code, files, records
 from weft.sources.beir import objects
 from weft.sources.extract import extract
 from weft.sources.isolation import Reader
@@ -42,6 +44,74 @@ def reader():
 def test_readers_are_linear(kind, text, reader):
     """A quadratic reader takes minutes for these."""
     assert reader.read(text.encode() + b" x", kind).text
+
+
+DEEP = [
+    "---\na: " + "[" * 60_000 + "\n---\n",
+    "---\n" + "- " * 30_000 + "\n---\n",
+    "+++\n" + ".".join(["a"] * 30_000) + " = 1\n+++\n",
+    "+++\n" + ".".join(['"="'] * 16_000) + " = 1\n+++\n",
+]
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["flow", "block", "dotted", "quoted"])
+def test_deep_front_matter_is_left_to_no_parser(text, monkeypatch):
+    """A parser takes quadratic time for it, seconds for the 64 kB in which front matter is looked for."""
+    seen, parse = [], yaml.parse
+
+    def watched(*arguments, **options):
+        for event in parse(*arguments, **options):
+            seen.append(event)
+            yield event
+
+    monkeypatch.setattr(yaml, "parse", watched)
+    for module, name in ((yaml, "load"), (tomllib, "loads")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("it was parsed"))
+    assert extract(text.encode() + b"text", "markdown").text == text + "text"
+    assert len(seen) < 1000
+
+
+@pytest.mark.parametrize(
+    ("front", "reason"),
+    [
+        ("---\na: 1" + ":1" * 5000 + "\n---\n", "an integer of thousands of digits"),
+        ("+++\na = 0x1" + "0" * 5000 + "\n+++\n", "an integer of thousands of digits"),
+        ("+++\na = " + "[" * 150 + "]" * 150 + "\n+++\n", "nested too deeply"),
+    ],
+    ids=["sexagesimal", "hexadecimal", "deep"],
+)
+def test_front_matter_that_no_index_can_hold_skips_its_file_alone(tmp_path, front, reason):
+    (tmp_path / "a.md").write_text(front + "The fox.")
+    (tmp_path / "b.md").write_text("---\nn: 7\n---\nThe dog.")
+    reading = Reading(tmp_path)
+    (fine,) = reading.documents.values()
+    assert (fine.text, fine.metadata["n"]) == ("The dog.", 7)
+    assert reading.reasons == {"a.md": reason}
+
+
+def test_rows_that_no_index_can_hold_are_skipped_one_by_one(tmp_path):
+    rows = [
+        '{"text": "one", "a": %s}' % ("[" * 150 + "]" * 150),
+        '{"text": "two", "a": %s}' % ("[" * 99 + "]" * 99),
+        '{"text": "three", "a": %s}' % ("9" * 5000),
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    reading = Reading(tmp_path)
+    assert list(reading.texts().values()) == ["two"]
+    assert [skipped.line for skipped in reading.skipped] == [1, 3]
+    assert reading.skipped[0].reason == "nested too deeply"
+
+
+def test_rows_of_a_test_collection_that_no_index_can_hold(tmp_path):
+    collection = tmp_path / "beir"
+    (collection / "qrels").mkdir(parents=True)
+    (collection / "corpus.jsonl").write_text(
+        '{"_id": "a\\ud800", "text": "fine \\ud800"}\n{"_id": "b", "text": "x", "metadata": {"a": %s}}'
+        % ("[" * 150 + "]" * 150)
+    )
+    reading = Reading(collection)
+    assert reading.texts() == {"a?": "fine ?"}
+    assert reading.reasons == {"corpus.jsonl": "nested too deeply"}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +169,20 @@ def test_memory_is_limited():
         with pytest.raises(DataError, match="not readable as html"):
             reader.read(b"<p>x" * 1_000_000, "html")
         assert reader.read(b"<p>fine", "html").text == "fine"
+
+
+def test_code_that_a_grammar_finds_ambiguous_is_read_as_lines(tmp_path, monkeypatch):
+    """Parsing ``a<b<a<b<…`` as C++ takes thousands of bytes a byte: 800 MB for these 240 kB."""
+    pytest.importorskip("tree_sitter_cpp", reason="needs the code extra: pip install 'weft-search[code]'")
+    monkeypatch.setattr(files, "shared", Reader(memory=300 * 2**20))
+    monkeypatch.setattr(code, "_parser", lambda language: pytest.fail("parsed in this process"))
+    ambiguous, usual = "a<b<" * 60_000, "int f() {\n  return 1;\n}\n\n" * 2000
+    (tmp_path / "a.cpp").write_text(ambiguous)
+    (tmp_path / "b.cpp").write_text(usual)
+    reading = Reading(tmp_path)
+    assert reading.texts() == {"a.cpp": ambiguous, "b.cpp": usual}
+    cuts = [len(source.layout().cuts) for source in reading.sources.values()]
+    assert cuts == [0, 2000]
 
 
 def test_time_is_limited_and_the_next_file_is_read():

@@ -14,6 +14,7 @@ from faults.machine import require_strace
 from weft import Document, Index, TokenVectors, WeftError
 from weft.errors import CorruptIndexError, StorageError
 from weft.search.lexical import search_lexical
+from weft.search.parts import Words, search_lexical_part
 from weft.storage.check import check
 from weft.storage.repair import repair
 from weft.storage.sums import checks_id, tombstones_sum
@@ -136,6 +137,27 @@ def test_a_flipped_byte_of_a_row_is_never_returned(made, tmp_path, column):
         answers(index)
     with Index.open(path) as index:
         assert not check(index).sound
+
+
+USES_OF_FILTERS = {
+    "matching": lambda index, where: index.matching(where),
+    "search": lambda index, where: index.search(QUERY, 5, filter=where, hits=False),
+    "exact": lambda index, where: index.search(QUERY, 5, filter=where, exact=True),
+    "words": lambda index, where: search_lexical(index, "text", 5, filter=where),
+    "a part's words": lambda index, where: search_lexical_part(index, "text", 5, Words.of(index, "text"), filter=where),
+    "counts": lambda index, where: index.value_counts(where),
+}
+
+
+@pytest.mark.parametrize("use", USES_OF_FILTERS.values(), ids=USES_OF_FILTERS)
+def test_a_filter_does_not_believe_a_flipped_byte_of_metadata(made, tmp_path, use):
+    path = copied(made, tmp_path)
+    data = (path / "catalogue.sqlite").read_bytes()
+    (path / "catalogue.sqlite").write_bytes(data.replace(b'"n":17', b'"n":77'))
+    with Index.open(path) as index:
+        assert use(index, "n == 16")
+        with pytest.raises(CorruptIndexError, match="checksum of document 'd17'"):
+            use(index, "n > 70")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +283,24 @@ def test_tables_views_and_triggers_of_someone_else(made, tmp_path, script):
     assert "that weft did not make" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("lexical_data", "id INTEGER PRIMARY KEY, block BLOB AS (zeroblob(1000000000))"),
+        ("lexical_docsize", "id INTEGER PRIMARY KEY, sz BLOB AS (zeroblob(1000000000))"),
+        ("lexical_config", "k PRIMARY KEY, v CHECK (length(zeroblob(1000000000)))"),
+    ],
+)
+def test_tables_of_the_lexical_index_that_take_a_gigabyte(made, tmp_path, table, columns):
+    path = copied(made, tmp_path)
+    with sqlite3.connect(path / "catalogue.sqlite", isolation_level=None) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (f"CREATE TABLE '{table}'({columns})", table))
+    db.close()
+    with pytest.raises(CorruptIndexError, match=f"has a table '{table}' that weft did not make"):
+        Index.open(path)
+
+
 class TestLog:
     """Commits that stand in SQLite's log alone, as after a crash."""
 
@@ -330,6 +370,7 @@ import sys
 import numpy as np
 from weft import Index, WeftError
 from weft.search.lexical import search_lexical
+from weft.search.parts import Words, search_lexical_part
 try:
     with Index.open(sys.argv[1]) as index:
         index.get("d30"), index.search(np.ones((2, 4), np.float32), 3), search_lexical(index, "text")

@@ -5,12 +5,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from weft import Index, TokenVectors
-from weft.errors import CorruptIndexError, NotAnIndexError
+from weft.errors import CorruptIndexError, NotAnIndexError, WeftError
 from weft.storage.check import check
 from weft.storage.repair import repair
 from weft.storage.snapshot import snapshot
@@ -74,6 +75,49 @@ def test_a_lock_with_two_names(path, treasure):
     assert unharmed(treasure)
 
 
+@pytest.mark.parametrize("name", ["catalogue.sqlite-wal", "catalogue.sqlite-shm"])
+def test_a_log_with_two_names(path, treasure, name):
+    """A hard link is no link to look at, but SQLite writes to these files when an index is only read."""
+    (path / name).unlink(missing_ok=True)
+    os.link(treasure / "diary.txt", path / name)
+    for use in (lambda: Index.open(path).search(tokens(), 1), lambda: write(path)):
+        with pytest.raises(CorruptIndexError, match="second name"):
+            use()
+    assert unharmed(treasure)
+
+
+def test_a_catalogue_with_two_names_is_read_and_not_written(path, tmp_path):
+    """As in a copy by ``cp -al``, which a writer would ruin."""
+    copy = tmp_path / "copy.weft"
+    shutil.copytree(path, copy, copy_function=os.link)
+    before = (copy / "catalogue.sqlite").read_bytes()
+    with Index.open(path) as index:
+        assert len(index.search(tokens(), 5)[0]) == 2
+    with pytest.raises(CorruptIndexError, match="second name"):
+        write(path)
+    assert (copy / "catalogue.sqlite").read_bytes() == before
+    (copy / "catalogue.sqlite").unlink()
+    write(path)
+    assert check(Index.open(path)).sound
+
+
+def test_a_log_that_would_be_folded_into_someone_elses_file(path, treasure, tmp_path):
+    """SQLite reads all pages from the log, and writes them into the database when the index is closed."""
+    crashed = tmp_path / "crashed.weft"
+    with Index.create(tmp_path / "new.weft", DIM) as index:
+        index.add(["a", "b"], tokens(2))
+        shutil.copytree(tmp_path / "new.weft", crashed)
+    assert (crashed / "catalogue.sqlite-wal").stat().st_size > 0
+    (crashed / "catalogue.sqlite").unlink()
+    (crashed / "catalogue.sqlite-shm").unlink()
+    os.link(treasure / "diary.txt", crashed / "catalogue.sqlite")
+    with suppress(WeftError), Index.open(crashed) as index:
+        index.search(tokens(), 1)
+    with pytest.raises(WeftError):
+        write(crashed)
+    assert unharmed(treasure)
+
+
 @pytest.mark.parametrize("name", ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"])
 def test_a_catalogue_elsewhere(path, treasure, name):
     (path / name).unlink(missing_ok=True)
@@ -134,6 +178,15 @@ def test_what_repair_puts_aside_stays_inside(path, treasure, name):
         repair(path)
     assert unharmed(treasure)
     assert len(list(treasure.iterdir())) == 2
+
+
+def test_what_repair_puts_aside_is_not_added_to_someone_elses_file(path, treasure):
+    sorted((path / "segments").iterdir())[0].write_bytes(b"")
+    (path / "quarantine").mkdir()
+    os.link(treasure / "diary.txt", path / "quarantine" / "lost.jsonl")
+    with pytest.raises(CorruptIndexError, match="second name"):
+        repair(path)
+    assert unharmed(treasure)
 
 
 def test_other_peoples_files_in_the_folder_of_segments(path):

@@ -55,6 +55,7 @@ def in_child(function, *arguments):
         lambda index: index.get("d0"),
         lambda index: index.search(tokens(), 1),
         lambda index: index.wait(),
+        lambda index: index.check(),
         lambda index: index.writer(),
         lambda index: len(index),
     ],

@@ -114,9 +114,11 @@ class Settings:
     @property
     def depth(self) -> int:
         """How many passages to look for."""
+        from weft.checks import MOST_COUNT  # it imports NumPy
         from weft.cli.grouping import DEPTH
 
-        return self.k if self.passages else DEPTH * self.k
+        # A number that is too large is refused as the user wrote it.
+        return self.k if self.passages else min(DEPTH * self.k, max(self.k, MOST_COUNT))
 
     @property
     def searched(self) -> dict[str, Any]:

@@ -17,6 +17,8 @@ FUSIONS = (BLEND, "rrf", "scores")
 """Ways to fuse; the first is the default."""
 BLEND_WEIGHTS = (1.0, 0.5)
 """What token vectors and BM25 weigh in a blend, chosen on the dev splits of six collections (benchmarks/hybrid.py)."""
+MOST_WEIGHT = 1e6
+"""The largest weight: scores must stay finite."""
 RRF_CONSTANT = 60
 """Of Cormack, Clarke and Büttcher (2009)."""
 
@@ -116,10 +118,11 @@ def blend(
 
 
 def checked_weights(weights: Sequence[float], number: int) -> list[float]:
-    """Return weights as floats; refuse too few, too many or negative ones."""
+    """Return weights as floats; refuse too few, too many, negative ones, and those whose scores would be infinite."""
     factors = [float(w) for w in weights]
-    if len(factors) != number or not all(np.isfinite(w) and w >= 0 for w in factors):
-        raise invalid("weights", "fuse", f"{number} numbers >= 0, one for each ranking", weights)
+    if len(factors) != number or not all(0 <= w <= MOST_WEIGHT for w in factors):
+        expected = f"{number} numbers >= 0 and <= {MOST_WEIGHT:g}, one for each ranking"
+        raise invalid("weights", "fuse", expected, weights)
     return factors
 
 

@@ -71,8 +71,9 @@ class Index(Store):
 
     def matching(self, filter: Filter | str) -> list[str]:  # noqa: A002
         """Return the ids of all documents whose metadata match."""
+        condition, parameters = parse_filter(filter).to_sql()
         with self.reading_catalogue() as catalogue:
-            return catalogue.ids(catalogue.select(*parse_filter(filter).to_sql()).tolist())
+            return catalogue.ids(catalogue.select(condition, parameters).tolist(), whole="metadata" in condition)
 
     def value_counts(
         self,
@@ -191,6 +192,8 @@ class Index(Store):
                     rank(Query(text, hits, documents, of_text), plan, view, allowed, ranked, catalogue)
                     for text, of_text in zip(texts, own, strict=True)
                 ]
+                if filter is not None:
+                    catalogue.verify(id for one in found for id in one.ids)  # noqa: A001
             if view.missing:
                 found = [replace(one, missing=view.missing, certified=False, margin=None) for one in found]
             return found

@@ -149,4 +149,7 @@ def _matching(index: Store, match: str, k: int, filter: Filter | str | None) -> 
     if filter is not None:
         condition, parameters = parse_filter(filter).to_sql("documents.metadata", "documents.id")
     with index.reading_catalogue() as catalogue:
-        return catalogue.lexical(match, f"({condition})", parameters, k)
+        found = catalogue.lexical(match, f"({condition})", parameters, k)
+        if filter is not None:
+            catalogue.verify(id for id, _ in found)  # noqa: A001
+        return found

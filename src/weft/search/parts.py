@@ -186,5 +186,5 @@ def search_lexical_part(
             allowed = set(catalogue.select(*parse_filter(filter).to_sql()).tolist())
             totals = {number: score for number, score in totals.items() if number in allowed}
         best = sorted(totals, key=lambda number: (-totals[number], number))[:k]
-        ids = catalogue.ids(best) if best else []
+        ids = catalogue.ids(best, whole=filter is not None) if best else []
         return [(name, totals[number]) for name, number in zip(ids, best, strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LARGEST = 2**21
 """Files of more bytes are not parsed: they are data rather than code."""
+SMALL = 2**15
+"""Files of more bytes are parsed in the separate process: ambiguous ones take 3 kB of memory a byte."""
 _FUNCTIONS = {
     *("function_definition", "function_declaration", "function_item", "function_signature_item", "method_declaration"),
     *("method_definition", "method", "singleton_method", "constructor_declaration", "generator_function_declaration"),
@@ -58,6 +61,11 @@ def code(data: bytes, language: str) -> Extracted:
     places = _characters(encoded, [start for start, _ in found])
     headings = tuple((place, name) for place, (_, name) in zip(places, found, strict=True) if name)
     return Extracted(text, headings=headings, first_line=1, cuts=tuple(places))
+
+
+def is_costly(size: int) -> bool:
+    """Tell whether a file of this size is to be parsed in the separate process."""
+    return SMALL < size <= LARGEST and find_spec("tree_sitter") is not None
 
 
 @cache

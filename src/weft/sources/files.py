@@ -13,11 +13,12 @@ from typing import IO, Any
 
 from weft.errors import DataError, MissingExtraError
 from weft.sources.beir import read_corpus
+from weft.sources.code import is_costly
 from weft.sources.extract import PARSERS, extract
-from weft.sources.extracted import Extracted
+from weft.sources.extracted import Extracted, clean_text
 from weft.sources.find import BEIR, STDIN, Found, Report, Skipped
 from weft.sources.isolation import shared
-from weft.sources.kinds import ROWS
+from weft.sources.kinds import CODE, ROWS
 from weft.sources.records import GLOBAL, Fields, Record, Row, json_rows, plain, read_rows, read_stream, record
 from weft.types import Document
 
@@ -127,7 +128,7 @@ def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, lin
     extracted: list[Extracted] = []  # filled by `read`
 
     def read() -> Document:
-        found = shared.read(data, kind) if kind in PARSERS else extract(data, kind)
+        found = _extract(data, kind)
         extracted[:] = [found]
         own = {key: value for key, value in plain(dict(found.metadata)).items() if key not in RESERVED}
         title = {"title": found.title} if found.title else {}
@@ -137,6 +138,17 @@ def _whole_file(name: str, file: Found, data: bytes, kind: str, digest: str, lin
         return extracted[0] if extracted else Extracted("")
 
     return Source(name, file.name, digest, len(data), read, False, layout, line)
+
+
+def _extract(data: bytes, kind: str) -> Extracted:
+    if kind in PARSERS:
+        return shared.read(data, kind)
+    if kind.startswith(CODE) and is_costly(len(data)):
+        try:
+            return shared.read(data, kind)
+        except DataError:  # it needs too much: it is text all the same
+            return extract(data, "text")
+    return extract(data, kind)
 
 
 def _messages(file: Found, largest: int, report: Report) -> Iterator[Source]:
@@ -186,9 +198,10 @@ def _beir(file: Found) -> Iterator[Source]:
     for document in read_corpus(file.path.parent):
         content = json.dumps([document.title, document.text, document.metadata], sort_keys=True).encode()
         title = {"title": document.title} if document.title else {}
-        made = Document(document.id, document.full_text, {"path": file.name, **title, **document.metadata})
+        metadata = plain({"path": file.name, **title, **document.metadata})
+        made = Document(clean_text(document.id), clean_text(document.full_text), metadata)
         size = len(document.text) + len(document.title)
-        yield Source(document.id, file.name, content_hash(content), size, partial(_same, made), whole=True)
+        yield Source(made.id, file.name, content_hash(content), size, partial(_same, made), whole=True)
 
 
 def _same(document: Document) -> Document:

@@ -9,9 +9,12 @@ from typing import Any
 from weft.errors import DataError
 from weft.sources.decoding import decode
 from weft.sources.extracted import Extracted, one_line, unix_lines
+from weft.storage.documents import DEEPEST
 
 _FRONT = 2**16
 """Front matter is looked for in this many characters."""
+_MOST_DOTS = 1000
+"""TOML with more dots in a line, which may be a key of so many parts, takes the parser quadratic time."""
 _FENCES = ("```", "~~~")
 
 
@@ -42,7 +45,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
     if mark is None or end < 0:
         return {}, 0
     try:
-        found = _yaml(text[4:end]) if mark == "---" else tomllib.loads(text[4:end])
+        found = _yaml(text[4:end]) if mark == "---" else _toml(text[4:end])
     except (DataError, ValueError, RecursionError):
         return {}, 0
     if not isinstance(found, Mapping):
@@ -50,13 +53,20 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
     return {str(key): value for key, value in found.items() if value is not None}, end + 5
 
 
+def _toml(text: str) -> Any:
+    return None if any(line.count(".") > _MOST_DOTS for line in text.split("\n")) else tomllib.loads(text)
+
+
 def _yaml(text: str) -> Any:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
-            return None  # a few lines of references can stand for gigabytes
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+                return None  # a few lines of references can stand for gigabytes
         return yaml.load(text, Loader=loader)  # a safe loader: makes plain values only
     except yaml.YAMLError as error:
         raise DataError(f"not YAML: {error}") from None

@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple
 from weft.errors import DataError, WeftError, invalid, missing_extra
 from weft.sources.decoding import decode, guess
 from weft.sources.extracted import clean_text
+from weft.storage.documents import DEEPEST
 
 ID_FIELDS = ("_id", "id", "doc_id", "docid")
 TEXT_FIELDS = ("text", "contents", "content", "body", "passage")
@@ -31,6 +32,8 @@ VALUES = 1_000_000
 """The maximum number of values in a JSON text: a value of a few bytes can take a hundred bytes of memory."""
 EXPANSION = 200
 """How many times its size a gzipped file may have when it is unpacked, beyond the first 256 MB."""
+_LONGEST_INTEGER = 14_000
+"""Bits of the longest integer in metadata: Python writes no more than 4,300 digits as text."""
 FILE, GLOBAL = "file", "global"
 """Scopes of ids: unique per file, or across all files."""
 
@@ -115,10 +118,7 @@ def record(fields: Mapping[str, Any], wanted: Fields) -> Record:
         raise DataError(f"no text field among {_names(fields)}: name it with --text-field")
     used = {id_field, text_field, title_field}
     names = [name for name in fields if name not in used] if wanted.metadata is None else wanted.metadata
-    try:
-        metadata = plain({name: fields[name] for name in names if name in fields})
-    except RecursionError:
-        raise DataError("nested too deeply") from None
+    metadata = plain({name: fields[name] for name in names if name in fields})
     inner = metadata.get("metadata")
     if wanted.metadata is None and isinstance(inner, dict):  # BEIR's place for everything else
         metadata = {**{name: value for name, value in metadata.items() if name != "metadata"}, **inner}
@@ -127,20 +127,24 @@ def record(fields: Mapping[str, Any], wanted: Fields) -> Record:
     return Record(own_id, _string(fields[text_field], text_field), title, metadata)
 
 
-def plain(value: Any) -> Any:
-    """Turn a value into one that JSON can hold."""
+def plain(value: Any, depth: int = 0) -> Any:
+    """Turn a value into one that JSON and an index can hold; `depth` lists and objects are around it."""
     if isinstance(value, str):
         return clean_text(value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
+        raise DataError("an integer of thousands of digits")
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, (float, decimal.Decimal)):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
+    if depth >= DEEPEST and isinstance(value, (Mapping, list, tuple)):
+        raise DataError("nested too deeply")
     if isinstance(value, Mapping):
-        return {clean_text(str(key)): plain(item) for key, item in value.items()}
+        return {clean_text(str(key)): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item, depth + 1) for item in value]
     return clean_text(str(value))
 
 

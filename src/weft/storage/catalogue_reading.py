@@ -143,13 +143,17 @@ class CatalogueReading:
         """Return the number of documents."""
         return int(self._all("SELECT count(*) FROM documents")[0][0])
 
-    def ids(self, numbers: Sequence[int]) -> list[str]:
-        """Return the ids of documents by their numbers, in that order."""
+    def ids(self, numbers: Sequence[int], *, whole: bool = False) -> list[str]:
+        """Return the ids of documents by their numbers, in that order; verify their `whole` rows, or the ids alone."""
         found = {}
-        for number, name, stored in self._where(f"doc, id, {self._sum}", numbers):
-            if not checks_id(stored, name):
-                raise self._torn(number)
-            found[number] = name
+        if whole:
+            for number, *row in self._where(f"doc, {self._columns}", numbers):
+                found[number] = self._document(*row).id
+        else:
+            for number, name, stored in self._where(f"doc, id, {self._sum}", numbers):
+                if not checks_id(stored, name):
+                    raise self._torn(number)
+                found[number] = name
         missing = next((number for number in numbers if number not in found), None)
         if missing is not None:
             raise self._lost(missing)
@@ -201,6 +205,10 @@ class CatalogueReading:
             self._db.text_factory = usual
         return found
 
+    def verify(self, ids: Iterable[str]) -> None:
+        """Verify the rows of documents that a filter chose: it believes metadata that nobody has verified yet."""
+        self.several(sorted(set(ids)))
+
     def _where(self, columns: str, wanted: Sequence[int] | Sequence[str], column: str = "doc") -> Iterator[Any]:
         for start in range(0, len(wanted), _MARKS):
             part = wanted[start : start + _MARKS]
@@ -238,11 +246,17 @@ class CatalogueReading:
         query = "SELECT json_extract(metadata, ?) AS value, COUNT(*) FROM documents GROUP BY 1 ORDER BY 2 DESC, 1"
         return [(value, int(count)) for value, count in self._all(query, (path,)) if value is not None]
 
-    def value_counts(self, condition: str, parameters: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
+    def value_counts(self, condition: str, parameters: Sequence[Any], most: int) -> list[tuple[Any, ...]]:
         """Return (field, whether in a list, JSON type, value, documents) of the `most` commonest values of each field.
 
-        Of metadata's first level: scalars, and scalars in lists; `condition` is as for `select`.
+        Of metadata's first level: scalars, and scalars in lists; `condition` is as for `select`. All that is counted is
+        verified first.
         """
+        with faults_named(self.folder):
+            rows = self._db.execute(f"SELECT {self._columns} FROM documents WHERE {condition}", tuple(parameters))
+            for name, stored, text, metadata in rows:
+                if stored is not None and stored != row_sum(name, text, metadata):
+                    raise self._torn(name)
         query = (
             f"WITH chosen AS (SELECT metadata FROM documents WHERE {condition}), counted AS ("
             " SELECT field.key AS name, 0 AS many, field.type AS kind, field.atom AS value, COUNT(*) AS number"

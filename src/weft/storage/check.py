@@ -49,6 +49,7 @@ def check(store: Store) -> Report:
     ...     check(store)
     Report(problems=(), leftovers=())
     """
+    store.check_process()
     with faults_named(store.folder):
         return _check(store)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.storage.catalogue import Catalogue
 from weft.storage.database import faults_named
-from weft.storage.folder import SEGMENTS, segment_files
+from weft.storage.folder import CATALOGUE, SEGMENTS, check_one_name, segment_files
 from weft.storage.lock import WriterLock
 from weft.storage.views import Views
 
@@ -80,6 +80,7 @@ class Commits:
         with self._guard, faults_named(self.folder):
             self._views.check_open()
             if self._lock is None:
+                check_one_name(self.folder / CATALOGUE)
                 self._lock = WriterLock(self.folder)
                 self._tidy = False
             if self._own is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.errors import CorruptIndexError, StorageError, WeftError, invalid
 from weft.stopping import check_stop, is_stopped
-from weft.storage.folder import CATALOGUE
+from weft.storage.folder import CATALOGUE, has_second_name
 
 FILE = CATALOGUE
 PATIENCE = 30
@@ -35,7 +35,8 @@ _STORAGE = UNAVAILABLE | {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQL
 def connect(folder: Path) -> sqlite3.Connection:
     """Open the database of an index. One connection may serve several threads, one at a time.
 
-    A folder that cannot be written, for lack of permission or on a read-only file system, is only read.
+    A folder that cannot be written, for lack of permission or on a read-only file system, is only read; so is a
+    database that has a second name, as that may be somebody's file.
     """
     # Transactions are ours to begin and end (isolation_level None).
     options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": PATIENCE}
@@ -59,7 +60,8 @@ def connect(folder: Path) -> sqlite3.Connection:
 
 def _writable(folder: Path) -> bool:
     there = (folder / FILE).exists()
-    return os.access(folder, os.W_OK) and (not there or os.access(folder / FILE, os.W_OK))
+    ours = not there or (os.access(folder / FILE, os.W_OK) and not has_second_name(folder / FILE))
+    return ours and os.access(folder, os.W_OK)
 
 
 def fold_log(db: sqlite3.Connection, folder: Path, tried: int) -> int:

@@ -47,9 +47,28 @@ def check_folder(folder: Path) -> None:
             f"no index at {folder}: there is a {CATALOGUE}-journal in it, as after a creation that was interrupted; "
             "remove the folder and create it again"
         )
-    for name in (f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", LOCK):
-        _there(folder / name, stat.S_ISREG)
+    for name in (f"{CATALOGUE}-wal", f"{CATALOGUE}-shm"):
+        if _there(folder / name, stat.S_ISREG):  # even readers write these
+            check_one_name(folder / name)
+    _there(folder / LOCK, stat.S_ISREG)
     _there(folder / SEGMENTS, stat.S_ISDIR)
+
+
+def check_one_name(path: Path) -> None:
+    """Refuse to write a file that has a second name, anywhere on the disk."""
+    if has_second_name(path):
+        raise CorruptIndexError(
+            f"{path}: this file has a second name (a hard link), which weft never makes, and writing it would change "
+            "both: copy the index, and use the copy"
+        )
+
+
+def has_second_name(path: Path) -> bool:
+    """Tell whether a file has more names than this."""
+    try:
+        return path.lstat().st_nlink > 1
+    except FileNotFoundError:
+        return False
 
 
 def quarantine(folder: Path) -> Path:
@@ -61,7 +80,7 @@ def quarantine(folder: Path) -> Path:
 
 
 def check_file(path: Path) -> None:
-    """Refuse to read what is not a file of its own."""
+    """Refuse to read what is not a file."""
     _there(path, stat.S_ISREG)
 
 

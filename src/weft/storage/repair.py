@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from weft.errors import CorruptIndexError
 from weft.storage.arrays import SEE_CHECK, fsync_folder
 from weft.storage.catalogue import Catalogue, SegmentRow
-from weft.storage.folder import SEGMENTS, check_file, check_folder, quarantine, segment_files
+from weft.storage.folder import SEGMENTS, check_file, check_folder, check_one_name, quarantine, segment_files
 from weft.storage.lock import WriterLock, last_mark
 from weft.storage.merger import codec_for
 from weft.storage.salvage import broken, rebuild
@@ -269,6 +269,7 @@ def _keep_unnamed(store: Store) -> None:
 
 def _write_texts(path: Path, documents: list[Any]) -> None:
     check_file(path)  # a link would lead elsewhere
+    check_one_name(path)
     with open(path, "a", encoding="utf-8") as file:
         for document in documents:
             row = {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}

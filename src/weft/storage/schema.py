@@ -8,6 +8,7 @@ documents (one without a list of them holds `first`, `first` + 1, …), so a mer
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
@@ -161,6 +162,8 @@ def _plain(statement: str) -> str:
 
 _KNOWN = {_plain(statement) for statement in statements(_TODAY + _OLDER)}
 _SHADOWS = {"sqlite_sequence", "lexical_data", "lexical_idx", "lexical_docsize", "lexical_config"}
+"""Tables that SQLite makes for ours, of columns only: one that is computed may take any memory."""
+_COLUMNS_ONLY = re.compile(r"CREATE TABLE '?\w+'?\((?:[\w ]|, ?|PRIMARY KEY\([\w, ]+\))+\)( WITHOUT ROWID)?")
 
 
 def create(db: sqlite3.Connection, settings: Mapping[str, Any]) -> None:
@@ -181,8 +184,8 @@ def version(db: sqlite3.Connection) -> int:
 def check_tables(db: sqlite3.Connection) -> None:
     """Refuse tables, views and triggers that weft did not make: a view may never end, a trigger do anything."""
     for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_schema"):
-        ours = sql is None if kind == "index" else _plain(str(sql)) in _KNOWN or (kind == "table" and name in _SHADOWS)
-        if not ours:
+        shadow = kind == "table" and name in _SHADOWS and _COLUMNS_ONLY.fullmatch(str(sql))
+        if not (sql is None if kind == "index" else shadow or _plain(str(sql)) in _KNOWN):
             raise CorruptIndexError(f"the catalogue has a {kind} {name!r} that weft did not make")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,6 +48,9 @@ class Writing(Languages, ABC):
     ) -> Summary:
         """Add documents; one whose id is there is replaced if it differs, and left alone if not.
 
+        Many are committed in groups. One that cannot be stored is refused before anything is written, unless they come
+        from an iterator: then the groups before it stay.
+
         Parameters
         ----------
         documents : mapping of id to text, or iterable of Document or str
@@ -68,7 +71,10 @@ class Writing(Languages, ABC):
             raise invalid("documents", "add", "a mapping or an iterable of texts", documents)
         if isinstance(documents, Mapping):
             given = (Document(name, text) for name, text in documents.items())
-        return self.add_sources(map(text_source, given), split=split, threads=threads, progress=progress)
+        sources: Iterable[Source] = map(text_source, given)
+        if isinstance(documents, (Mapping, Sequence)):  # all are checked before anything is written
+            sources = list(sources)
+        return self.add_sources(sources, split=split, threads=threads, progress=progress)
 
     def add_files(
         self,
