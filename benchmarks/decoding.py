@@ -3,9 +3,9 @@
 python benchmarks/decoding.py FOLDER --model T5      # a collection in BEIR's layout, a folder with a T5
 python benchmarks/decoding.py FOLDER --model T5 --identifiers 1000000
 
-Each query is asked twice in turn, with the loop of `weft.generative.decoder` and with transformers' own modules and
-cache under the same beam search, so that a busy machine slows both. Without
-`--model` it is a T5 of random weights, of the size that recipes train from scratch.
+Each query is asked three times in turn: with transformers' own modules and cache, with the loop of
+`weft.generative.decoder`, and with that loop in bytes (`--precision int8`), under the same beam search, so that a busy
+machine slows all of them. Without `--model` it is a T5 of random weights, of the size that recipes train from scratch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from weft.generative.store import GenerativeIndex
 from weft.generative.trie import Trie
 from weft.sources.beir import Collection
 from weft.types import Document
+
+WAYS = ("transformers", "fp32", "int8")
 
 
 class PlainDecoder:
@@ -81,24 +83,28 @@ def queries(folder: Path, base: str, beams: list[int], batches: list[int], count
         with Retriever(index, model) as retriever:
             for width in beams:
                 for batch in batches:
-                    taken: dict[type, list[float]] = {Decoder: [], PlainDecoder: []}
-                    found: dict[type, list] = {Decoder: [], PlainDecoder: []}
+                    taken: dict[str, list[float]] = {way: [] for way in WAYS}
+                    found: dict[str, list] = {way: [] for way in WAYS}
                     for start in range(0, len(asked), batch):
                         part = asked[start : start + batch]
-                        for kind, times in taken.items():
-                            beam.Decoder = kind
-                            if not start:  # the first time is for loading what a search needs
-                                retriever.search(part, beams=width, batch_size=batch)
+                        for way, times in taken.items():
+                            beam.Decoder = PlainDecoder if way == "transformers" else Decoder
+                            model.decodes_in_bytes = way == "int8"
+                            retriever.search(part[:1], beams=width)  # lays the weights out
                             began = time.process_time()
-                            found[kind] += retriever.search(part, beams=width, batch_size=batch)
+                            found[way] += retriever.search(part, beams=width, batch_size=batch)
                             times.append((time.process_time() - began) / len(part))
-                    ours, plain = (1000 * statistics.median(times) for times in taken.values())
-                    first = [[ranking.ids[0] for ranking in rankings] for rankings in found.values()]
-                    same = statistics.mean(a == b for a, b in zip(*first, strict=True))
-                    print(
-                        f"{width} beams, batch {batch}: {ours:.0f} ms of CPU a query, transformers' modules "
-                        f"{plain:.0f} ms: {ours / plain:.2f} of them; the same first document for {same:.0%}"
-                    )
+                    plain = statistics.median(taken["transformers"])
+                    for way, times in taken.items():
+                        ours = statistics.median(times)
+                        pairs = list(zip(found["transformers"], found[way], strict=True))
+                        first = statistics.mean(a.ids[0] == b.ids[0] for a, b in pairs)
+                        ten = statistics.mean(len(set(a.ids) & set(b.ids)) / len(a.ids) for a, b in pairs)
+                        print(
+                            f"{width} beams, batch {batch}, {way}: {1000 * ours:.0f} ms of CPU a query, "
+                            f"{ours / plain:.2f} of transformers; the same first document for {first:.0%}, "
+                            f"{ten:.0%} of the ten"
+                        )
 
 
 def mask(identifiers: int, beams: int = 15) -> None:

@@ -12,7 +12,6 @@ import typer
 
 from weft.errors import DataError, WeftError
 
-
 ENCODERS, GENERATIVE = "encoders", "generative models"
 
 
