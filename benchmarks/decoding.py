@@ -2,6 +2,10 @@
 
 python benchmarks/decoding.py FOLDER --model T5      # a collection in BEIR's layout, a folder with a T5
 python benchmarks/decoding.py FOLDER --model T5 --identifiers 1000000
+
+Each query is asked three times in turn: with transformers' own modules and cache, with the loop of
+`weft.generative.decoder`, and with that loop in bytes (`--precision int8`), under the same beam search, so that a busy
+machine slows all of them. Without `--model` it is a T5 of random weights, of the size that recipes train from scratch.
 """
 
 from __future__ import annotations
@@ -14,37 +18,93 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import DynamicCache, EncoderDecoderCache
 
-from weft.generative.checkpoints import load_t5, load_tokenizer, quiet_transformers
-from weft.generative.model import GenerativeModel
+from weft.generative import beam
+from weft.generative.checkpoints import load_t5, load_tokenizer, new_t5, quiet_transformers, train_tokenizer
+from weft.generative.decoder import Decoder
+from weft.generative.model import START, GenerativeModel
 from weft.generative.retriever import Retriever
 from weft.generative.store import GenerativeIndex
 from weft.generative.trie import Trie
 from weft.sources.beir import Collection
 from weft.types import Document
 
+WAYS = ("transformers", "fp32", "int8")
+
+
+class PlainDecoder:
+    """The same steps by transformers' modules, each beam with keys and values of its own."""
+
+    def __init__(self, model: GenerativeModel, ids: list[list[int]]) -> None:
+        self.model = model
+        encoded = model.encode(ids)
+        self._hidden, self._mask = encoded.hidden, encoded.mask
+        config = model.t5.decoder.config
+        self._cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+        self._prefix = torch.full((len(ids), 1), START, dtype=torch.int64)
+
+    def logits(self) -> torch.Tensor:
+        """Return the logits of the next token of each row."""
+        output = self.model.t5.decoder(
+            inputs_embeds=self.model.embed(self._prefix[:, -1:]),
+            encoder_hidden_states=self._hidden,
+            encoder_attention_mask=self._mask,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        return self.model.logits(output.last_hidden_state, self._prefix)[:, -1]
+
+    def advance(self, rows: np.ndarray, tokens: np.ndarray) -> None:
+        """Keep the chosen rows, each one token longer."""
+        chosen = torch.from_numpy(rows)
+        self._prefix = torch.cat([self._prefix[chosen], torch.from_numpy(tokens.astype(np.int64))[:, None]], 1)
+        if len(rows) == len(self._mask) and np.array_equal(rows, np.arange(len(rows))):
+            return
+        self._hidden, self._mask = self._hidden[chosen], self._mask[chosen]
+        self._cache.reorder_cache(chosen)
+
 
 def queries(folder: Path, base: str, beams: list[int], batches: list[int], count: int) -> None:
-    """Print CPU milliseconds a query, on one thread."""
+    """Print CPU milliseconds a query, on one thread, of both decoders in turn."""
     quiet_transformers()
     torch.set_num_threads(1)
     collection = Collection.read(folder)
-    model = GenerativeModel(load_t5(base), load_tokenizer(base), settings={"method": "seal", "span": 10})
     documents = [Document(d.id, d.full_text, {"title": d.title}) for d in collection.documents]
+    if base:
+        t5, tokenizer = load_t5(base), load_tokenizer(base)
+    else:
+        tokenizer = train_tokenizer([document.text for document in documents])
+        t5 = new_t5(len(tokenizer), "tiny")
+    model = GenerativeModel(t5, tokenizer, settings={"method": "seal", "span": 10}).eval()
     asked = list(collection.queries.values())[:count]
     with tempfile.TemporaryDirectory() as work:
         index = GenerativeIndex.create(Path(work) / "index", documents, model)
         with Retriever(index, model) as retriever:
-            retriever.search(asked[:1])
             for width in beams:
                 for batch in batches:
-                    taken = []
+                    taken: dict[str, list[float]] = {way: [] for way in WAYS}
+                    found: dict[str, list] = {way: [] for way in WAYS}
                     for start in range(0, len(asked), batch):
                         part = asked[start : start + batch]
-                        began = time.process_time()
-                        retriever.search(part, beams=width, batch_size=batch)
-                        taken.append((time.process_time() - began) / len(part))
-                    print(f"{width} beams, batch {batch}: {1000 * statistics.median(taken):.0f} ms of CPU a query")
+                        for way, times in taken.items():
+                            beam.Decoder = PlainDecoder if way == "transformers" else Decoder
+                            model.decodes_in_bytes = way == "int8"
+                            retriever.search(part[:1], beams=width)  # lays the weights out
+                            began = time.process_time()
+                            found[way] += retriever.search(part, beams=width, batch_size=batch)
+                            times.append((time.process_time() - began) / len(part))
+                    plain = statistics.median(taken["transformers"])
+                    for way, times in taken.items():
+                        ours = statistics.median(times)
+                        pairs = list(zip(found["transformers"], found[way], strict=True))
+                        first = statistics.mean(a.ids[0] == b.ids[0] for a, b in pairs)
+                        ten = statistics.mean(len(set(a.ids) & set(b.ids)) / len(a.ids) for a, b in pairs)
+                        print(
+                            f"{width} beams, batch {batch}, {way}: {1000 * ours:.0f} ms of CPU a query, "
+                            f"{ours / plain:.2f} of transformers; the same first document for {first:.0%}, "
+                            f"{ten:.0%} of the ten"
+                        )
 
 
 def mask(identifiers: int, beams: int = 15) -> None:
@@ -79,7 +139,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--model", default="", help="a folder with a T5; without it a tiny one from scratch")
     parser.add_argument("--beams", type=int, nargs="+", default=[15, 300])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--queries", type=int, default=16)

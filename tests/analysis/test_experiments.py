@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,6 +167,22 @@ def test_idf():
     documents = TokenVectors.from_list([np.ones((2, 1)), np.ones((1, 1))], token_ids=[[4, 7], [4]])
     found = idf(documents, documents)
     assert found.tolist() == pytest.approx([0.0, np.log(3 / 2), 0.0])
+
+
+def test_two_trainings_are_compared_query_by_query():
+    one, other = np.array([0.5, 0.7]), np.array([0.4, 0.6])
+    found = {
+        "top-1": {"words": {"top-1": one, "top-4": one}},
+        "top-4": {"words": {"top-1": other, "top-4": other - 0.1}},
+    }
+    made = find("training-alignments").make()
+    own = {"top-1": "top-1", "top-4": "top-4"}
+    said = made._against("top-1", "top-4", own, found)
+    assert said == (
+        "Trained with top-4 less trained with top-1: -20.0 [-20.0, -20.0] points, each with its own, "
+        "-10.0 [-10.0, -10.0] where both are scored with top-1."
+    )
+    assert "where both" not in replace(made, inferred=("top-k:4",))._against("top-1", "top-4", own, found)
 
 
 def test_settings():

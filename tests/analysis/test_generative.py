@@ -76,8 +76,37 @@ def test_what_is_missing_is_said(tmp_path, recipe):
     with pytest.raises(NeedsError, match="models to compare are needed"):
         _ = Workshop(Lab(Options(work=tmp_path)), (1,)).pool
     recipe.write_text('[model]\nbase = "x"\n')
-    with pytest.raises(NeedsError, match="is not a recipe of a generative retriever"):
-        _ = Workshop(Lab(Options(work=tmp_path, recipe=recipe)), (1,)).recipe
+    with pytest.raises(NeedsError, match="models to compare are needed"):  # a recipe for encoders is none for these
+        _ = Workshop(Lab(Options(work=tmp_path, recipe=recipe)), (1,)).pool
+
+
+def test_one_command_takes_a_recipe_for_each_kind_of_model(data, recipe, tmp_path, monkeypatch, capsys):
+    """Both kinds in one command: with one recipe alone, half of the page's experiments could not be made."""
+    seen = {}
+
+    def note(options, output, *, command):
+        seen.update(encoders=options.recipe, generative=options.generative)
+        return []
+
+    monkeypatch.setattr("weft.analysis.run.run_all", note)
+    encoders = tmp_path / "encoders.toml"
+    encoders.write_text('[model]\nbase = "x"\n[training]\noutput = ""\nsteps = 1\n[[data]]\npath = "{data}/words"\n')
+    arguments = ["experiment", "all", "--data", str(data), "-o", str(tmp_path / "out")]
+    assert main([*arguments, "--recipe", str(recipe), "--recipe", str(encoders)]) == 0, capsys.readouterr().err
+    assert seen == {"encoders": encoders, "generative": recipe}
+    assert main([*arguments, "--recipe", str(recipe)]) == 0
+    assert seen == {"encoders": None, "generative": recipe}
+    models = ["--models", str(tmp_path)]
+    assert main([*arguments, *models, "--recipe", "experiments", "--recipe", "recipes/generative/seal-small.toml"]) == 0
+    assert [path.stem for path in seen.values()] == ["experiments", "seal-small"]
+    capsys.readouterr()
+    assert main([*arguments, "--recipe", str(recipe), "--recipe", str(recipe)]) == 1
+    assert "are both recipes for generative models" in capsys.readouterr().err
+    assert main([*arguments, "--recipe", str(tmp_path / "none.toml")]) == 1
+    assert "no such recipe" in capsys.readouterr().err
+    # An experiment that compares encoders does not read a recipe of the other kind.
+    assert main(["experiment", "k-train", "--data", str(data), "--recipe", str(recipe), "-o", str(tmp_path / "k")]) == 1
+    assert "models trained with different k_train are needed" in capsys.readouterr().err
 
 
 def test_intervals_over_seeds():

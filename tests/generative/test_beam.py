@@ -14,6 +14,7 @@ from weft.generative.checkpoints import new_t5
 from weft.generative.decoder import Decoder
 from weft.generative.model import GenerativeModel
 from weft.generative.pawa import Pawa
+from weft.generative.products import Bytes
 from weft.generative.trie import ClusterTrie, Trie
 
 pytestmark = pytest.mark.torch
@@ -123,6 +124,31 @@ def test_step_by_step_the_logits_are_transformers_own(tokenizer, form):
                 decoder.advance(np.array(rows), np.array(tokens, np.int32))
                 prefixes = [[*prefixes[row], token] for row, token in zip(rows, tokens, strict=True)]
                 owner = [owner[row] for row in rows]
+
+
+def test_in_bytes_the_logits_are_nearly_the_same(tokenizer):
+    """Against the same steps in floats, of several rows, of one, and of rows of zeros."""
+    shape = SHAPE | {"d_model": 64, "d_ff": 128, "d_kv": 32}
+    model = GenerativeModel(new_t5(40, shape, seed=4), tokenizer).eval()
+    found = {}
+    for in_bytes in (False, True):
+        model.decodes_in_bytes = in_bytes  # noticed by a model that has decoded before
+        with torch.inference_mode():
+            decoder = Decoder(model, QUERIES)
+            steps = [decoder.logits()]
+            decoder.advance(np.array([0, 1, 2, 2]), np.array([3, 4, 5, 6], np.int32))
+            steps.append(decoder.logits())
+            decoder.advance(np.array([3]), np.array([7], np.int32))
+            steps.append(decoder.logits())
+        found[in_bytes] = torch.cat(steps)
+    off = (found[True] - found[False]).norm(dim=1) / found[False].norm(dim=1)
+    assert (off > 0).all()
+    assert off.max() < 0.05
+    layer = torch.nn.Linear(64, 6, bias=False)
+    with torch.inference_mode():
+        assert not Bytes(layer)(torch.zeros(2, 1, 64)).any()
+        states = torch.randn(2, 3, 64)
+        torch.testing.assert_close(Bytes(layer)(states), layer(states), rtol=0, atol=0.05)
 
 
 def test_many_beams_are_decoded_a_few_queries_at_a_time(model, monkeypatch):

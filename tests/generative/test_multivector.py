@@ -13,9 +13,10 @@ import torch
 from weft.cli.main import main
 from weft.errors import CheckpointError, DataError, InvalidParameterError
 from weft.generative.checkpoints import new_t5
+from weft.generative.corpus import read_data
 from weft.generative.model import GenerativeModel
-from weft.generative.multivector import D_TO_Q, Q_TO_D, MultiVectorModel
-from weft.generative.recipes import build_recipe
+from weft.generative.multivector import D_TO_Q, Q_TO_D, DocumentExamples, MultiVectorModel
+from weft.generative.recipes import DataSettings, build_recipe
 from weft.generative.reranking import SpanReader, VectorReader
 from weft.generative.run import train
 from weft.generative.spans import begin_probabilities, word_tokens
@@ -142,6 +143,47 @@ def test_an_index_reads_the_projection(tokenizer, tmp_path, capsys, alignment):
     (tmp_path / "model" / "projection.safetensors").write_bytes(b"?")
     with pytest.raises(CheckpointError, match=r"projection.safetensors cannot be read"):
         Encoder.load(tmp_path / "model")
+
+
+def test_queries_are_filled_up_with_a_mask_in_training_and_in_an_index(collection, tokenizer, tmp_path):
+    from transformers import PreTrainedTokenizerFast
+
+    from weft import Encoder
+
+    tables = {
+        "model": {"base": str(tmp_path / "base"), "query_length": 6, "dropout": 0.0},
+        "identifiers": {"method": "multi-vector", "dim": 8, "document_length": 16, "fill_queries": True},
+        "training": {"output": str(tmp_path / "out"), "steps": 2, "batch_size": 4},
+        "data": [{"path": str(collection)}],
+    }
+    shape = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
+    plain = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+    GenerativeModel(new_t5(len(plain) + 1, shape, seed=1), plain).save(tmp_path / "base")
+    with pytest.raises(CheckpointError, match="no mask token and no <extra_id_0>"):
+        train(build_recipe(tables), progress=False)
+    plain.add_tokens(["<extra_id_0>"])
+    mask = plain.convert_tokens_to_ids("<extra_id_0>")
+    GenerativeModel(new_t5(len(plain), shape, seed=1), plain).save(tmp_path / "base")
+    tables["training"]["output"] = str(tmp_path / "filled")
+    folder = train(build_recipe(tables), progress=False)
+    model = MultiVectorModel.load(folder)
+    (ids,) = model.query_ids(["red cat"])
+    own = model.token_ids(["red cat"], 6)[0]
+    assert ids == own + [mask] * (6 - len(own))
+    assert len(own) < 6
+    examples = DocumentExamples(read_data([DataSettings(str(collection))], 1), plain, build_recipe(tables), 16, mask)
+    assert {len(examples.of_pair(n, np.random.default_rng(0)).input) for n in range(3)} == {6}
+    # An index encodes queries in the same way, and documents without.
+    encoder = Encoder.load(folder)
+    found = encoder.encode_query(["red cat"])
+    expected = model.encode_texts([ids])
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    assert mask not in encoder.encode_document(["red cat"]).token_ids
+    with pytest.raises(InvalidParameterError, match=r"identifiers.fill_queries.*unless the method is multi-vector"):
+        build_recipe(tables | {"identifiers": {"method": "seal", "fill_queries": True}})
 
 
 def test_what_only_a_multi_vector_model_has_a_use_for_is_refused():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -113,12 +112,10 @@ class Workshop:
         options = self.lab.options
         if options.quick:
             return build_recipe(quick_tables())
-        if options.recipe is None:
+        if options.generative is None:
             return None
-        if "identifiers" not in tomllib.loads(options.recipe.read_text(encoding="utf-8")):
-            raise NeedsError(f"{options.recipe} is not a recipe of a generative retriever; recipes/generative has some")
         steps = [] if options.steps is None else ["training.epochs=0", f"training.steps={options.steps}"]
-        return read_recipe(options.recipe, steps, options.folders)
+        return read_recipe(options.generative, steps, options.folders)
 
     @cached_property
     def folder(self) -> Path:

@@ -58,6 +58,8 @@ class Options:
     """The maximum number of tokens of a document."""
     recipe: Path | None = None
     """What to train models with, for experiments that compare trained ones."""
+    generative: Path | None = None
+    """The same for experiments with generative models."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """What ``{data}`` and ``{models}`` in the recipe stand for."""
     steps: int | None = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from weft.errors import DataError, WeftError
+
+ENCODERS, GENERATIVE = "encoders", "generative models"
 
 
 def experiment(
@@ -62,8 +65,12 @@ def experiment(
     quick: Annotated[bool, typer.Option("--quick", help="A small run on the demo collection.")] = False,
     length: Annotated[int, typer.Option(min=8, help="The maximum number of tokens of a document.")] = 256,
     recipe: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The recipe for models to compare, where no --model is given."),
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The recipe for models to compare, where no --model is given; one for encoders and one for generative "
+            "models may be given.",
+        ),
     ] = None,
     models: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
@@ -85,6 +92,7 @@ def experiment(
                 typer.echo(f"{'':20}   {setting}")
         return
     folders = {key: str(value) for key, value in (("data", data), ("models", models)) if value is not None}
+    recipes = _by_kind(recipe or (), folders)
     options = Options(
         work=work or output / "work",
         data=data,
@@ -96,7 +104,8 @@ def experiment(
         models=tuple(_named(text) for text in model or ()),
         quick=quick,
         length=length,
-        recipe=recipe,
+        recipe=recipes.get(ENCODERS),
+        generative=recipes.get(GENERATIVE),
         folders=folders,
         steps=steps,
         threads=threads,
@@ -121,3 +130,18 @@ def _named(text: str) -> tuple[str, str]:
     if not equals or not name or not folder:
         raise WeftError(f"--model is written NAME=FOLDER; got {text!r}")
     return name, folder
+
+
+def _by_kind(names: Iterable[str], folders: Mapping[str, str]) -> dict[str, Path]:
+    """Tell recipes of generative retrievers from the others: they say what identifiers are."""
+    from weft.cli.recipes import find_recipe
+    from weft.training.tables import read_tables
+
+    found: dict[str, Path] = {}
+    for name in names:
+        path = find_recipe(name, "generative" if "generative" in Path(name).parts else "")
+        kind = GENERATIVE if "identifiers" in read_tables(path, folders=folders) else ENCODERS
+        if kind in found:
+            raise DataError(f"{found[kind]} and {path} are both recipes for {kind}: give one of them")
+        found[kind] = path
+    return found

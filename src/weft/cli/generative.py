@@ -129,7 +129,9 @@ def search(
         str | None, typer.Option("--model", "-m", metavar="FOLDER", help="The model; by default the one of the index.")
     ] = None,
     device: Device = None,
-    precision: Annotated[str, typer.Option(help="fp32, or bf16 for half the memory.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(help="fp32; bf16 for half the memory; int8 for a fast decoder on a CPU.")
+    ] = "fp32",
     threads: Threads = None,
 ) -> None:
     """Search INDEX by decoding identifiers of documents; one query, or a file of them."""

@@ -1,8 +1,8 @@
 """A T5 for decoding one token of every beam at a time, in a loop made for few rows on a CPU.
 
-transformers' modules multiply x Wᵀ. With a dozen rows, one for each beam, that is two to three times slower than x W
-with W transposed. So the weights are transposed once for each model; the keys and values of a query are computed once
-and shared by its beams. The logits are the same.
+The weights are laid out for products of a dozen rows, one for each beam (`weft.generative.products`), once for each
+model; the keys and values of a query are computed once and shared by its beams. The logits are the same, but for
+rounding where the model decodes in bytes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from torch import Tensor
 from torch.nn import functional
 
 from weft.generative.model import START, GenerativeModel, padded
+from weft.generative.products import Bytes, Floats
 
 
 class _Layer:
-    """The weights of one block, encoder's or decoder's, each (in, out)."""
+    """The weights of one block, encoder's or decoder's."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Any, product: type[Floats | Bytes]) -> None:
         attention, dense = block.layer[0].SelfAttention, block.layer[-1].DenseReluDense
         self.heads = int(attention.n_heads)
         self.norms = [layer.layer_norm for layer in block.layer]
-        self.self_qkv = _across(attention.q, attention.k, attention.v)
-        self.self_o = _across(attention.o)
+        self.self_qkv = product(attention.q, attention.k, attention.v)
+        self.self_o = product(attention.o)
         if len(block.layer) == 3:
             cross = block.layer[1].EncDecAttention
-            self.cross_q, self.cross_kv, self.cross_o = _across(cross.q), _across(cross.k, cross.v), _across(cross.o)
+            self.cross_q, self.cross_kv, self.cross_o = product(cross.q), product(cross.k, cross.v), product(cross.o)
         self.gated = hasattr(dense, "wi_0")
         self.act = _gelu if type(dense.act).__name__ == "NewGELUActivation" else dense.act
-        self.wi = _across(dense.wi_0, dense.wi_1) if self.gated else _across(dense.wi)
-        self.wo = _across(dense.wo)
+        self.wi = product(dense.wi_0, dense.wi_1) if self.gated else product(dense.wi)
+        self.wo = product(dense.wo)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        h = x @ self.wi
+        h = self.wi(x)
         if self.gated:
             gate, linear = h.chunk(2, dim=-1)
-            return (self.act(gate) * linear) @ self.wo
-        return self.act(h) @ self.wo
+            return self.wo(self.act(gate) * linear)
+        return self.wo(self.act(h))
 
 
 class _Weights:
@@ -52,11 +53,12 @@ class _Weights:
         encoder: Any = model.t5.encoder
         decoder: Any = model.t5.decoder
         self.embedding = encoder.embed_tokens
-        self.reading = [_Layer(block) for block in encoder.block]
-        self.layers = [_Layer(block) for block in decoder.block]
+        product = Bytes if model.decodes_in_bytes else Floats
+        self.reading = [_Layer(block, Floats) for block in encoder.block]  # once a query, for all that follows
+        self.layers = [_Layer(block, product) for block in decoder.block]
         self.biases = [stack.block[0].layer[0].SelfAttention for stack in (encoder, decoder)]
         self.finals = [stack.final_layer_norm for stack in (encoder, decoder)]
-        self.head = _across(model.t5.lm_head) if model.table is None else None
+        self.head = product(model.t5.lm_head) if model.table is None else None
         self.scale = model.dim**-0.5 if model.t5.config.scale_decoder_outputs else 1.0
         self.versions = _versions(model)
 
@@ -67,9 +69,9 @@ class _Weights:
         bias = self.biases[0].compute_bias(length, length)  # (1, H, N, N)
         bias = bias.masked_fill(mask[:, None, None, :] == 0, -torch.inf)
         for layer in self.reading:
-            q, k, v = (_by_head(p, layer.heads) for p in (_normed(layer.norms[0], x) @ layer.self_qkv).chunk(3, dim=-1))
+            q, k, v = (_by_head(p, layer.heads) for p in layer.self_qkv(_normed(layer.norms[0], x)).chunk(3, dim=-1))
             A = (q @ k.transpose(-1, -2) + bias).softmax(-1)
-            x = x + (A @ v).transpose(1, 2).flatten(2) @ layer.self_o
+            x = x + layer.self_o((A @ v).transpose(1, 2).flatten(2))
             x = x + layer.feed_forward(_normed(layer.norms[1], x))
         return _normed(self.finals[0], x)
 
@@ -88,12 +90,8 @@ def _weights(model: GenerativeModel) -> _Weights:
 def _versions(model: GenerativeModel) -> tuple[Any, ...]:
     """What changes when a weight does: where it is, and how often it was written to."""
     parts = [*model.t5.parameters()]
-    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version, p.dtype) for p in parts)
-
-
-def _across(*layers: Any) -> Tensor:
-    """Return the weights of linear layers beside each other, (in, out) and contiguous."""
-    return torch.cat([layer.weight.detach() for layer in layers]).T.contiguous()
+    written = tuple((p.data_ptr(), 0 if p.is_inference() else p._version, p.dtype) for p in parts)
+    return (model.decodes_in_bytes, *written)
 
 
 class Decoder:
@@ -113,7 +111,7 @@ class Decoder:
         self._padding.masked_fill_(mask == 0, -torch.inf)
         self._cross = []  # of each layer: keys (n, H, dk, N) and values (n, H, N, dk)
         for layer in self._weights.layers:
-            keys, values = (_by_head(part, layer.heads) for part in (hidden @ layer.cross_kv).chunk(2, dim=-1))
+            keys, values = (_by_head(part, layer.heads) for part in layer.cross_kv(hidden).chunk(2, dim=-1))
             self._cross.append((keys.transpose(-1, -2).contiguous(), values.contiguous()))
         self._past: list[tuple[Tensor, Tensor] | None] = [None] * len(self._weights.layers)
 
@@ -127,27 +125,27 @@ class Decoder:
         alone = len(self._padding) == 1
         for number, layer in enumerate(weights.layers):
             normed = _normed(layer.norms[0], x)
-            q, k, v = (_by_head(part[:, None], layer.heads) for part in (normed @ layer.self_qkv).chunk(3, dim=-1))
+            q, k, v = (_by_head(part[:, None], layer.heads) for part in layer.self_qkv(normed).chunk(3, dim=-1))
             before = self._past[number]
             if before is not None:
                 k, v = torch.cat([before[0], k], 2), torch.cat([before[1], v], 2)
             self._past[number] = k, v  # (R, H, L, dk)
             A = (q @ k.transpose(-1, -2) + bias).softmax(-1)
-            x = x + (A @ v).flatten(1) @ layer.self_o
+            x = x + layer.self_o((A @ v).flatten(1))
             keys, values = self._cross[number]
-            q = (_normed(layer.norms[1], x) @ layer.cross_q).unflatten(-1, (layer.heads, -1))  # (R, H, dk)
+            q = layer.cross_q(_normed(layer.norms[1], x)).unflatten(-1, (layer.heads, -1))  # (R, H, dk)
             if alone:  # all rows are of one query: one product for all of them
                 A = (q.transpose(0, 1) @ keys[0] + padding[0]).softmax(-1)  # (H, R, N)
                 read = (A @ values[0]).transpose(0, 1)
             else:
                 A = (q[:, :, None] @ keys[self._owner] + padding).softmax(-1)  # (R, H, 1, N)
                 read = (A @ values[self._owner])[:, :, 0]
-            x = x + read.flatten(1) @ layer.cross_o
+            x = x + layer.cross_o(read.flatten(1))
             x = x + layer.feed_forward(_normed(layer.norms[2], x))
         hidden = _normed(weights.finals[1], x)
         if weights.head is None:
             return self.model.logits(hidden[:, None], self._prefix)[:, -1]
-        return (hidden * weights.scale) @ weights.head
+        return weights.head(hidden * weights.scale)
 
     def advance(self, rows: NDArray[np.int64], tokens: NDArray[np.int32]) -> None:
         """Keep the chosen rows, each one token longer."""

@@ -49,7 +49,7 @@ def prepare(recipe: Recipe, corpus: Corpus, embed: Embed | None = None, folder: 
         from weft.generative.multivector import prepare_multivector
 
         settings = recipe.identifiers
-        make = prepare_multivector(settings.alignment, settings.dim, settings.document_length)
+        make = prepare_multivector(settings.alignment, settings.dim, settings.document_length, settings.fill_queries)
         return make(recipe, corpus, embed, folder)
     model = base_model(recipe, corpus) if folder is None else GenerativeModel.load(folder)
     model.settings.update(method=recipe.identifiers.method, query_length=recipe.model.query_length)

@@ -65,6 +65,8 @@ class GenerativeModel(nn.Module):
     table: nn.Embedding | None
     token_of: Tensor | None
     """NP-decoding: the token of T5's vocabulary each row of the table belongs to, -1 for none."""
+    decodes_in_bytes: bool = False
+    """Whether `weft.generative.decoder` rounds the decoder's weights and states to bytes."""
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ from weft.types import TokenVectors
 METHOD = "multi-vector"
 PROJECTION = "projection.safetensors"
 Q_TO_D = "sum-of-max"
+SENTINEL = "<extra_id_0>"
 D_TO_Q = "document-to-query:0.1"
 """Cosines are at most 1: at τ = 1 every alignment of theirs is nearly even. T5's attention has no such limit."""
 
@@ -55,6 +56,16 @@ class MultiVectorModel(GenerativeModel):
         self.settings["method"] = METHOD
         self.alignment: Alignment = Alignment.parse(self.settings["alignment"])
         self.projection = nn.Linear(self.dim, int(self.settings["dim"]), bias=False)
+
+    @property
+    def filler(self) -> int | None:
+        """The token that fills queries up to ``query_length``, if they are filled."""
+        return mask_token(self.tokenizer) if self.settings.get("fill_queries") else None
+
+    def query_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of queries, filled up where the model was trained so."""
+        length = int(self.settings.get("query_length", 64))
+        return [filled_up(ids, length, self.filler) for ids in self.token_ids(texts, length)]
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return token vectors of length 1, (B, N, dim), and the mask of real ones."""
@@ -109,26 +120,53 @@ class MultiVectorModel(GenerativeModel):
         return made
 
 
+def mask_token(tokenizer: Any) -> int:
+    """Return the token that stands for something left out: a tokenizer's mask, or T5's first sentinel."""
+    if tokenizer.mask_token_id is not None:
+        return int(tokenizer.mask_token_id)
+    found = tokenizer.get_vocab().get(SENTINEL)
+    if found is None:
+        raise CheckpointError(f"queries cannot be filled up: the tokenizer has no mask token and no {SENTINEL}")
+    return int(found)
+
+
+def filled_up(ids: Sequence[int], length: int, filler: int | None) -> list[int]:
+    """Return token ids, filled up to `length` unless `filler` is None.
+
+    Examples
+    --------
+    >>> filled_up([7, 1], 4, 9), filled_up([7, 1], 4, None)
+    ([7, 1, 9, 9], [7, 1])
+    """
+    return [*ids] if filler is None else [*ids, *[filler] * (length - len(ids))]
+
+
 class DocumentExamples(Texts):
     """Query → its document, cut to `length` tokens; part of a document → that document."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Any, recipe: Recipe, length: int) -> None:
+    def __init__(self, corpus: Corpus, tokenizer: Any, recipe: Recipe, length: int, filler: int | None = None) -> None:
         super().__init__(corpus, tokenizer, recipe.examples, recipe.model.query_length)
+        self._query_length, self._filler = recipe.model.query_length, filler
         self.pairs = len(corpus.pairs)
         self.length = length
 
     def of_pair(self, number: int, random: np.random.Generator) -> Example:  # noqa: ARG002
-        return Example(self.queries[number], self._document(self.corpus.pairs[number].document))
+        return Example(self._query(self.queries[number]), self._document(self.corpus.pairs[number].document))
 
     def of_document(self, number: int, random: np.random.Generator) -> Example:
         part = self.part(number, self.settings.span, random)
-        return Example([*part, EOS], self._document(number))
+        return Example(self._query([*part, EOS]), self._document(number))
+
+    def _query(self, ids: list[int]) -> list[int]:
+        return filled_up(ids, self._query_length, self._filler)
 
     def _document(self, number: int) -> list[int]:
         return [*self.tokens[number][: self.length - 1], EOS]
 
 
-def prepare_multivector(alignment: str, dim: int = 128, length: int = 256) -> Callable[..., Task]:
+def prepare_multivector(
+    alignment: str, dim: int = 128, length: int = 256, fill_queries: bool = False
+) -> Callable[..., Task]:
     """Return the function that prepares a multi-vector model for `weft.generative.run.train`.
 
     Parameters
@@ -139,6 +177,8 @@ def prepare_multivector(alignment: str, dim: int = 128, length: int = 256) -> Ca
         Of the vectors.
     length : int
         The maximum number of tokens of a document.
+    fill_queries : bool
+        Fill queries up with a mask token.
     """
 
     def prepare(recipe: Recipe, corpus: Corpus, embed: Any = None, folder: Path | None = None) -> Task:  # noqa: ARG001
@@ -147,8 +187,8 @@ def prepare_multivector(alignment: str, dim: int = 128, length: int = 256) -> Ca
         else:
             base = base_model(recipe, corpus)
             length_of = {"query_length": recipe.model.query_length, "document_length": length}
-            settings = {"alignment": alignment, "dim": dim} | length_of
+            settings = {"alignment": alignment, "dim": dim, "fill_queries": fill_queries} | length_of
             model = MultiVectorModel(base.t5, base.tokenizer, settings=settings)
-        return Task(model, DocumentExamples(corpus, model.tokenizer, recipe, length))
+        return Task(model, DocumentExamples(corpus, model.tokenizer, recipe, length, model.filler))
 
     return prepare

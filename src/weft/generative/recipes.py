@@ -55,7 +55,7 @@ class ModelSettings:
         at_least(2, "model.query_length", self.query_length)
 
 
-_DEFAULTS = {"alignment": "sum-of-max", "dim": 128, "document_length": 256}
+_DEFAULTS = {"alignment": "sum-of-max", "dim": 128, "document_length": 256, "fill_queries": False}
 """Settings that only T5-ColBERT uses."""
 
 
@@ -90,6 +90,9 @@ class IdentifierSettings:
     """T5-ColBERT: of the token vectors."""
     document_length: int = 256
     """T5-ColBERT: the maximum number of tokens of a document."""
+    fill_queries: bool = False
+    """T5-ColBERT: fill queries up to `model.query_length` with a mask token (T5's ``<extra_id_0>``), which is encoded
+    and scored like their own, as ColBERT does."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -101,7 +104,7 @@ class IdentifierSettings:
         if self.np != "none" and self.method != "genre":
             raise invalid("identifiers.np", OWNER, "'none' unless the method is genre", self.np)
         if self.method != "multi-vector":
-            changed = [key for key in ("alignment", "dim", "document_length") if getattr(self, key) != _DEFAULTS[key]]
+            changed = [key for key, default in _DEFAULTS.items() if getattr(self, key) != default]
             if changed:
                 key = changed[0]
                 raise invalid(

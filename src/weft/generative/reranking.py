@@ -182,9 +182,8 @@ class VectorReader:
         self.documents = model.encode_texts(ids)
 
     def query(self, text: str) -> TokenVectors:
-        """Return a query's token vectors, with their ids; the last is the end token."""
-        ids = self.model.token_ids([text], int(self.model.settings.get("query_length", 64)))
-        return self.model.encode_texts(ids)
+        """Return a query's token vectors, with their ids; the last is the end token, unless queries are filled up."""
+        return self.model.encode_texts(self.model.query_ids([text]))
 
     def document(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return a document's token vectors (m, dim) and ids (m,); the last is the end token."""

@@ -16,6 +16,7 @@ from weft.generative.answers import DecodedRanking, Said, digits_of, said_by_ngr
 from weft.generative.beam import Decoded, beam_search
 from weft.generative.checkpoints import chosen_device
 from weft.generative.model import EOS, GenerativeModel
+from weft.generative.products import check_bytes
 from weft.generative.seal import SCORINGS, SealSettings, rank_by_ngrams
 from weft.generative.store import GenerativeIndex
 from weft.generative.trie import ClusterTrie, Trie
@@ -51,16 +52,20 @@ class Retriever:
         model : path, optional
         device : str, optional
             ``"cpu"``, ``"cuda"``, …; by default an accelerator, if there is one.
-        precision : {"fp32", "bf16"}
-            Of the model's weights and products.
+        precision : {"fp32", "bf16", "int8"}
+            Of the model's weights and products; ``"int8"`` is the decoder's alone, on a CPU.
         """
-        if precision not in ("fp32", "bf16"):
-            raise invalid("precision", "Retriever.open", "'fp32' or 'bf16'", precision)
+        if precision not in ("fp32", "bf16", "int8"):
+            raise invalid("precision", "Retriever.open", "'fp32', 'bf16' or 'int8'", precision)
+        on = chosen_device(device)
+        if precision == "int8":
+            check_bytes(on)
         index = GenerativeIndex.open(folder)
         try:
             loaded = GenerativeModel.load(model or index.info["model"])
             dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-            return cls(index, loaded.to(device=chosen_device(device), dtype=dtype))
+            loaded.decodes_in_bytes = precision == "int8"
+            return cls(index, loaded.to(device=on, dtype=dtype))
         except CheckpointError as error:
             index.close()
             if model is not None:

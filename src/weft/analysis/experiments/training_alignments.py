@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.alignment import Alignment, SumOfMax, TopK, TopP
 from weft.analysis.base import Experiment, NeedsError, Outcome
-from weft.analysis.estimates import Interval, macro
-from weft.analysis.experiments.common import NDCG, PerQuery, by_alignment, measured_on, shown
+from weft.analysis.estimates import Interval, difference, macro
+from weft.analysis.experiments.common import NDCG, PerQuery, by_alignment, measured_on, points, shown
 from weft.analysis.lab import Lab, Model
 from weft.analysis.plots import bars, drawing, heatmap
 from weft.analysis.variants import train_variants, trained_with
@@ -125,8 +125,24 @@ class TrainingAlignments(Experiment):
             bars(axes[0, 0], list(found), series, xlabel="alignment in training", ylabel=f"{NDCG}, mean of collections")
         best = max(default, key=lambda t: default[t].value)
         outcome.findings.append(f"With its own alignment the model trained with {best} is best, {default[best]}.")
+        outcome.findings += [self._against(best, t, own, found) for t in found if t != best]
         gained = sum(oracle[t].value > default[t].value for t in found)
         outcome.findings.append(f"The oracle improves {gained} of {len(found)} models.")
+
+    def _against(
+        self, best: str, trained: str, own: dict[str, str], found: dict[str, dict[str, dict[str, PerQuery]]]
+    ) -> str:
+        """Compare two models query by query, each under its own alignment, and both under the best one's."""
+
+        def gain(alignment: str) -> str:
+            first = [values[own[best]] for values in found[best].values()]
+            return points(difference(first, [values[alignment] for values in found[trained].values()]))
+
+        both = f", {gain(own[best])} where both are scored with {own[best]}" if own[best] in self._shown() else ""
+        return f"Trained with {trained} less trained with {best}: {gain(own[trained])} points, each with its own{both}."
+
+    def _shown(self) -> set[str]:
+        return {shown(text) for text in self.inferred}
 
 
 def _at_inference(trained: str) -> Alignment:

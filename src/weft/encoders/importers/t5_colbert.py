@@ -20,6 +20,8 @@ from weft.errors import CheckpointError
 SETTINGS = "weft_generative.json"
 METHOD = "multi-vector"
 _PROJECTION = "projection.safetensors"
+_SENTINEL = "<extra_id_0>"
+"""What fills up queries where there is no mask token."""
 
 
 def matches(folder: Path) -> bool:
@@ -34,6 +36,10 @@ def load(folder: Path, options: Options) -> MultiVectorEncoder:
     transformer = Transformer(str(folder), max_seq_length=max(lengths.values()), **lengths)
     check_whole(transformer, folder)
     transformer.processor = _tokenizer(folder, max(lengths.values()))
+    if settings.get("fill_queries"):
+        token = transformer.tokenizer.mask_token or _SENTINEL
+        length = lengths["query_length"]
+        transformer.query_expansion = {"strategy": "fixed", "length": length, "token": token, "attend": True}
     return late_interaction(transformer, _projection(folder), options)
 
 
