@@ -18,7 +18,7 @@ from weft.encoders import Encoder
 from weft.errors import invalid
 from weft.ingest import text_source
 from weft.serving import schemas
-from weft.serving.encoding import encode_texts
+from weft.serving.encoding import encode_texts, query_tokens
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.problems import RefusedError
@@ -141,7 +141,7 @@ class Routed:
             least = min(least, answered)
             made = schemas.Found(found.hits, found.certified and answered == len(fleet.shards))
             if request.vectors is None and {"spans", *_EXPLAINED} & set(fields):
-                made.tokens = found.tokens
+                made.tokens = query_tokens(self.encoder, text, query)
             results.append(made)
         self.partial += least < len(fleet.shards)
         seconds = round(time.perf_counter() - begun, 6)
