@@ -7,6 +7,7 @@ Steps of searches go as frames over connections that are kept for them (`weft.se
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections import deque
@@ -25,6 +26,7 @@ MOST_IDLE = 64
 MOST_STREAMS = 256
 """Steps that are under way at one server, those included that nobody waits for any more."""
 CONNECT_SECONDS = 5.0
+"""A machine that takes longer to accept a connection, or to acknowledge what it was sent, is given up."""
 KEEP_SECONDS = IDLE_SECONDS - 15
 """A connection that was idle for longer is not used again: the server may be closing it."""
 PACKED = "application/msgpack"
@@ -247,9 +249,12 @@ class Wire:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(protocol, self._host, self._port, ssl=tls)
+                transport, connection = await loop.create_connection(protocol, self._host, self._port, ssl=tls)
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"{self.url} cannot be reached: {error or 'no answer'}") from None
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # otherwise a machine that lost its power is waited for for minutes
+            milliseconds = int(1000 * CONNECT_SECONDS)
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         return connection
 
     def close(self) -> None:
