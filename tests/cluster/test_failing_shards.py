@@ -1,15 +1,27 @@
 """Servers that die under a router: the other replica answers; without one, a clear error or an answer that says so."""
 
+import asyncio
+import contextlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 import httpx2
+import msgspec
 import pytest
 
 from cluster_processes import Running
 from weft import Index
+from weft.cluster.replicas import Replicas
+from weft.cluster.routing import ShardAt, router
+from weft.serving.limits import Limits
+from weft.serving.parts import WordsRequest
+from weft.serving.pool import Deadline, Pool
+from weft.serving.problems import RefusedError
+from weft.serving.schemas import SearchRequest
 
 SEARCH = "/v1/indexes/index/search"
 SERVE = ("--port", 0, "--threads", 1, "--no-page", "--read-only")
@@ -55,6 +67,84 @@ def test_a_replica_that_dies_costs_no_query(parts):
     finally:
         for one in (router, *replicas[0], *replicas[1]):
             one.stop()
+
+
+def test_a_replica_that_is_stopped_costs_no_query_and_a_shard_that_is_ends_it(parts):
+    """A stopped process breaks no connection: another replica answers, or the deadline."""
+    replicas = [Running("serve", parts[0], *SERVE) for _ in range(2)]
+    limits, pool = Limits(seconds=0.5), Pool(1, 10)
+
+    async def searched(routed, deadline):
+        request = SearchRequest(query="how do whales sleep", k=3, alignment="top-k:1")
+        return [hit.id for hit in (await routed.search(request, Deadline(deadline))).results[0].hits]
+
+    async def ask():
+        routed = router("index", [ShardAt(tuple(one.url for one in replicas))])(pool, limits)
+        try:
+            expected = await searched(routed, 60)
+            replicas[0].process.send_signal(signal.SIGSTOP)
+            assert [await searched(routed, 60) for _ in range(20)] == [expected] * 20
+            replicas[1].process.send_signal(signal.SIGSTOP)
+            with pytest.raises(RefusedError) as late:
+                await searched(routed, limits.seconds)
+            assert late.value.status == 504
+            with pytest.raises(RefusedError) as late:
+                await routed.get("d1", Deadline(limits.seconds))
+            assert late.value.status == 504
+            for one in replicas:
+                one.process.send_signal(signal.SIGCONT)
+            assert [await searched(routed, 60) for _ in range(5)] == [expected] * 5
+        finally:
+            routed.close()
+
+    try:
+        asyncio.run(ask())
+    finally:
+        pool.close()
+        for one in replicas:
+            one.process.send_signal(signal.SIGCONT)
+            one.stop()
+
+
+def test_where_only_http_comes_through_steps_go_as_http(parts):
+    """A proxy between the router and a shard that knows nothing of upgrades."""
+    shard = Running("serve", parts[0], *SERVE)
+    host, port = shard.url.removeprefix("http://").split(":")
+    seen = []
+
+    async def passed_on(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head)
+                body = await reader.readexactly(int(length.group(1))) if length else b""
+                seen.append(head.split(b" HTTP")[0].decode())
+                lines = [line for line in head.split(b"\r\n") if not line.startswith((b"upgrade:", b"connection:"))]
+                up, down = await asyncio.open_connection(host, int(port))
+                down.write(b"\r\n".join(lines) + body)
+                answer = await up.readuntil(b"\r\n\r\n")
+                size = int(re.search(rb"content-length: (\d+)", answer).group(1))
+                writer.write(answer + await up.readexactly(size))
+                down.close()
+        writer.close()
+
+    async def ask():
+        async with await asyncio.start_server(passed_on, "127.0.0.1", 0) as proxy:
+            there = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            replicas = [Replicas("part0", [url]) for url in (there, shard.url)]
+            steps = [msgspec.msgpack.encode(WordsRequest(query="whales"))] * 3
+            found = [[(await one.step("words", body)).body for body in steps] for one in replicas]
+            for one in replicas:
+                one.close()
+        return found
+
+    try:
+        through, straight = asyncio.run(ask())
+    finally:
+        shard.stop()
+    assert through == straight
+    upgrade, step = "GET /v1/indexes/part0/parts", "POST /v1/indexes/part0/parts/words"
+    assert seen == [upgrade, step, step, step]  # tried once
 
 
 @pytest.mark.parametrize(

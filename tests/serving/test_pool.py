@@ -125,6 +125,43 @@ def test_work_that_nobody_waits_for_is_not_done():
     pool.close()
 
 
+def test_a_thread_takes_the_place_of_one_that_is_idle():
+    """Then it works itself; while all places are taken its work waits, in its turn, and no more run at a time."""
+    pool, begun, held, order = Pool(1, 10), threading.Event(), threading.Event(), []
+    assert pool.call(threading.get_ident, Deadline(60)) == threading.get_ident()
+
+    def block():
+        begun.set()
+        held.wait()
+
+    async def first_in_line():
+        waiting = asyncio.create_task(pool.run(lambda: order.append("run"), Deadline(60)))
+        while pool.waiting < 1:
+            await asyncio.sleep(0)
+        called = asyncio.create_task(asyncio.to_thread(pool.call, lambda: order.append("call"), Deadline(60)))
+        while pool.waiting < 2:
+            await asyncio.sleep(0)
+        with pytest.raises(RefusedError) as late:
+            await asyncio.to_thread(pool.call, lambda: order.append("late"), Deadline(0.01))
+        assert late.value.status == 504
+        held.set()
+        await asyncio.gather(waiting, called)
+
+    blocking = threading.Thread(target=lambda: pool.call(block, Deadline(60)))
+    blocking.start()
+    begun.wait()
+    asyncio.run(first_in_line())
+    blocking.join()
+    assert order == ["run", "call"]
+    with pytest.raises(ZeroDivisionError):
+        pool.call(lambda: 1 / 0, Deadline(60))
+    assert pool.call(lambda: "still here", Deadline(60)) == "still here"
+    pool.close()
+    with pytest.raises(RefusedError) as refused:
+        pool.call(lambda: None, Deadline(1))
+    assert refused.value.status == 503
+
+
 def test_a_closed_pool_refuses():
     pool = Pool(1, 10)
     pool.close()

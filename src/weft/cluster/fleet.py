@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from weft.alignment import XTR, Alignment
 from weft.cluster.replicas import Replicas, ShardError
+from weft.cluster.wire import Response
 from weft.search.hybrid import BLEND, Parts, blend, fuse
 from weft.search.parts import Retrieved, Words, retrieved_from_all
 from weft.search.searcher import DEPTH
@@ -22,6 +24,13 @@ OPTIONS = ("filter", "exact", "n_probe", "k_prime", "refine", "beta_q")
 """Fields of a search that are passed to the shards unchanged."""
 TOTALS = 64
 """Filters whose numbers of tokens are remembered."""
+_packer = msgspec.msgpack.Encoder()
+_UNPACK: dict[str, Callable[[bytes], Any]] = {
+    "search": msgspec.msgpack.Decoder(parts.PartAnswer).decode,
+    "tokens": msgspec.msgpack.Decoder(parts.TokensAnswer).decode,
+    "words": msgspec.msgpack.Decoder(parts.WordsAnswer).decode,
+    "lexical": msgspec.msgpack.Decoder(parts.LexicalAnswer).decode,
+}
 
 
 class Asked(NamedTuple):
@@ -43,7 +52,6 @@ class Merged(NamedTuple):
     owner: list[int]
     """The shard of each"""
     certified: bool
-    tokens: list[schemas.QueryToken]
 
 
 class Fleet:
@@ -79,6 +87,33 @@ class Fleet:
             raise ShardError("no shard answers")
         return answers
 
+    async def _step(
+        self, name: str, among: dict[int, Replicas], request: Callable[[int], Any], *, partial: bool
+    ) -> dict[int, Any]:
+        """Ask shards for a step of a search at the same time: `ask`, with as little work for each as possible."""
+        waiting: dict[int, asyncio.Future[Response]] = {}
+        last, body, answers, unpack = None, b"", {}, _UNPACK[name]
+        try:
+            for number, shard in among.items():
+                made = request(number)
+                if made is not last:
+                    last, body = made, _packer.encode(made)
+                waiting[number] = shard.step(name, body)
+            for number, asked in waiting.items():
+                try:
+                    answers[number] = unpack((await asked).body)
+                except ShardError:
+                    if not partial:
+                        raise
+                    del among[number]
+        finally:
+            for asked in waiting.values():
+                if not asked.cancel() and not asked.cancelled():
+                    asked.exception()  # it is known; the first one counts
+        if not answers:
+            raise ShardError("no shard answers")
+        return answers
+
     # -- by token vectors ----------------------------------------------------------------------------
 
     async def search(self, asked: Asked, among: dict[int, Replicas], *, partial: bool) -> Merged:
@@ -87,16 +122,13 @@ class Fleet:
         if isinstance(Alignment.parse(asked.alignment), XTR):
             retrieval = await self._retrieval(asked, among, partial=partial)
         request = self._request(asked, retrieval)
-
-        async def one(number: int, shard: Replicas) -> Any:
-            return await shard.pack("search", _reaching(request, asked, number), parts.PartAnswer)
-
-        return merged(await self.ask(among, one, partial=partial), asked.k)
+        answers = await self._step("search", among, lambda n: _reaching(request, asked, n), partial=partial)
+        return merged(answers, asked.k)
 
     def _request(self, asked: Asked, retrieval: parts.Retrieval | None) -> parts.PartRequest:
         return parts.PartRequest(
             query=asked.query,
-            tokens=parts.Tokens.of(asked.tokens),
+            tokens=parts.Tokens.of(asked.tokens, readable=bool(asked.fields)),
             k=asked.k,
             alignment=asked.alignment,
             fields=asked.fields,  # type: ignore[arg-type]
@@ -113,11 +145,11 @@ class Fleet:
         options = asked.options
         key = options.get("filter")
         totals = self._totals.get(key, [0] * len(self.shards))
-        packed = parts.Tokens.of(asked.tokens)
+        packed = parts.Tokens.of(asked.tokens, readable=False)
         for _ in range(3):  # something may be written between two steps
 
-            async def one(number: int, shard: Replicas, told: list[int] = totals) -> Any:
-                request = parts.TokensRequest(
+            def request(number: int, told: list[int] = totals) -> parts.TokensRequest:
+                return parts.TokensRequest(
                     tokens=packed,
                     alignment=asked.alignment,
                     total=sum(told[n] for n in among),
@@ -125,9 +157,8 @@ class Fleet:
                     at_least=asked.at_least.get(number, 0),
                     **options,
                 )
-                return await shard.pack("tokens", request, parts.TokensAnswer)
 
-            answers = await self.ask(among, one, partial=partial)
+            answers = await self._step("tokens", among, request, partial=partial)
             now = [answers[n].tokens if n in answers else 0 for n in range(len(self.shards))]
             if now == totals:
                 break
@@ -153,13 +184,12 @@ class Fleet:
             retrieval = await self._retrieval(asked, self.every(), partial=True)
         base = self._request(asked, retrieval)
 
-        async def one(number: int, shard: Replicas) -> Any:
-            request = _reaching(base, asked, number)
-            request.among, request.family = list(owners[number]) if family is None else None, family
-            request.k = max(asked.k, len(owners[number]))
-            return await shard.pack("search", request, parts.PartAnswer)
+        def request(number: int) -> parts.PartRequest:
+            wanted = list(owners[number]) if family is None else None
+            most = max(asked.k, len(owners[number]))
+            return replace(_reaching(base, asked, number), among=wanted, family=family, k=most)
 
-        answers = await self.ask(among, one, partial=False)
+        answers = await self._step("search", among, request, partial=False)
         scored = {hit.id: hit for answer in answers.values() for hit in answer.hits}
         return scored, {hit.id: hit for answer in answers.values() for hit in answer.bare}
 
@@ -197,24 +227,22 @@ class Fleet:
                 shown = scored.get(hit.id) or bare.get(hit.id)
                 if shown is not None:
                     _fill(hit, shown)
-        return Merged(hits, [owner[hit.id] for hit in hits], False, found.tokens), parts_of
+        return Merged(hits, [owner[hit.id] for hit in hits], False), parts_of
 
     async def _words(
         self, asked: Asked, among: dict[int, Replicas], *, partial: bool
     ) -> tuple[Ranking, dict[str, int], set[str], float]:
         wanted = asked.options.get("filter")
 
-        async def count(number: int, shard: Replicas) -> Any:
-            at_least = asked.at_least.get(number, 0)
-            request = parts.WordsRequest(query=asked.query, filter=wanted, at_least=at_least)
-            return await shard.pack("words", request, parts.WordsAnswer)
+        def count(number: int) -> parts.WordsRequest:
+            return parts.WordsRequest(query=asked.query, filter=wanted, at_least=asked.at_least.get(number, 0))
 
         mine = dict(among)
-        counts = await self.ask(mine, count, partial=partial)
+        counts = await self._step("words", mine, count, partial=partial)
         whole = Words.together([Words(c.documents, c.words, tuple(c.holders)) for c in counts.values()])
 
-        async def rank(number: int, shard: Replicas) -> Any:
-            request = parts.LexicalRequest(
+        def rank(number: int) -> parts.LexicalRequest:
+            return parts.LexicalRequest(
                 query=asked.query,
                 k=asked.k,
                 documents=whole.documents,
@@ -223,9 +251,8 @@ class Fleet:
                 filter=wanted,
                 at_least=asked.at_least.get(number, 0),
             )
-            return await shard.pack("lexical", request, parts.LexicalAnswer)
 
-        ranked = await self.ask(mine, rank, partial=partial)
+        ranked = await self._step("lexical", mine, rank, partial=partial)
         rows = [
             (-score, number, place, name)
             for number, answer in ranked.items()
@@ -258,6 +285,7 @@ class Fleet:
         for shard in self.shards:
             for member in shard.members:
                 member.wire.keeps = False
+                member.wire.close()
 
     def close(self) -> None:
         """Close all connections."""
@@ -273,16 +301,14 @@ def merged(answers: Mapping[int, parts.PartAnswer], k: int) -> Merged:
         for place, hit in enumerate(answer.hits)
     ]
     best = sorted(rows)[:k]
-    tokens = next((answer.tokens for answer in answers.values() if answer.tokens), [])
     hits = [answers[number].hits[place] for _, number, place in best]
     certified = all(answer.certified for answer in answers.values())
-    return Merged(hits, [number for _, number, _ in best], certified, tokens)
+    return Merged(hits, [number for _, number, _ in best], certified)
 
 
 def _reaching(request: parts.PartRequest, asked: Asked, number: int) -> parts.PartRequest:
-    made = copy.copy(request)
-    made.at_least = asked.at_least.get(number, 0)
-    return made
+    version = asked.at_least.get(number, 0)
+    return replace(request, at_least=version) if version else request
 
 
 def _fill(hit: schemas.Hit, shown: schemas.Hit) -> None:

@@ -152,11 +152,11 @@ class Following(Served):
         """The entry of the log that was applied last."""
         return self.texts.logged.position
 
-    async def reach(self, version: int, deadline: Deadline) -> None:
+    def check_reached(self, version: int) -> None:
         """Return once this version can be read."""
         if version <= self.version:
             return
-        reached = await self.pool.run(lambda: self.texts.logged.catch_up(version), deadline)
+        reached = self.texts.logged.catch_up(version)
         if reached < version:
             raise RefusedError(409, f"version {version} does not exist: the log ends at {reached}")
 

@@ -7,8 +7,7 @@ import bisect
 import random
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -26,9 +25,7 @@ FIRST_HEDGE = 0.25
 LEAST_HEDGE = 0.005
 REST_SECONDS = (0.5, 8.0)
 """Seconds that a replica rests after a failure, at first and at most: twice as long after each further failure."""
-PACKED = "application/msgpack"
 JSON = "application/json"
-_unpack = msgspec.msgpack.decode
 
 
 class ShardError(WeftError):
@@ -42,7 +39,6 @@ class Replica:
         self.wire = Wire(url, key)
         self.url = self.wire.url
         self.asked = self.failed = 0
-        self.version = 0
         self.under_way = 0
         self.warm = True
         self._failures = 0
@@ -99,40 +95,19 @@ class Replicas:
             return FIRST_HEDGE
         return max(self._sorted[int(HEDGE * (len(self._sorted) - 1))], LEAST_HEDGE)
 
-    async def pack(self, step: str, request: Any, answer: type[Any]) -> Any:
-        """Ask any replica for a step of a search: see `weft.serving.parts`."""
-        body = msgspec.msgpack.encode(request)
-        response = await self.ask("POST", f"/parts/{step}", body, PACKED)
-        return _unpack(response.body, type=answer)
+    def step(self, name: str, body: bytes) -> asyncio.Future[Response]:
+        """Ask any replica for a step of a search (`weft.serving.parts`), packed; another if it fails or takes long.
+
+        The future has the first good answer, or why there is none.
+        """
+        return _Race(self, lambda replica: replica.wire.step(self._path, name, body)).answer
 
     async def ask(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Response:
         """Ask one replica, another if it fails or takes long; return the first good answer."""
-        order = self._order()
-        waiting: dict[asyncio.Task[Response], Replica] = {}
-        problem: Exception = UnreachableError("no replica")
-        try:
-            while order or waiting:
-                if order:
-                    replica = order.pop(0)
-                    task = asyncio.ensure_future(self._one(replica, method, path, body, kind))
-                    waiting[task] = replica
-                done, _ = await asyncio.wait(
-                    waiting, timeout=self.hedge_after if order else None, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    self.hedges += 1
-                for task in done:
-                    waiting.pop(task)
-                    error = task.exception()
-                    if error is None:
-                        return task.result()
-                    if not isinstance(error, ShardError | UnreachableError):
-                        raise error  # the same everywhere
-                    problem = error
-        finally:
-            for task in waiting:
-                task.cancel()
-        raise ShardError(f"no server of the shard {self.name} answers: {problem}")
+        whole = self._path + path
+        return await _Race(
+            self, lambda replica: asyncio.ensure_future(replica.wire.request(method, whole, body, kind))
+        ).answer
 
     async def write(self, path: str, body: bytes) -> Response:
         """Ask the writer; another replica, if it cannot be reached or does not take it, as while it starts.
@@ -149,28 +124,31 @@ class Replicas:
             raise problem
         raise ShardError(f"no server of the shard {self.name} can be reached: {problem}")
 
-    def _order(self) -> list[Replica]:
-        """Return the replicas in the order to ask them: the least busy first, resting ones last."""
+    def order(self) -> list[Replica]:
+        """Return the replicas in the order to ask them, the last one first: the least busy, resting ones at the end."""
+        if len(self.members) == 1:
+            return self.members[:]
         shuffled = random.sample(self.members, len(self.members))
-        return sorted(shuffled, key=lambda replica: (replica.rests or not replica.warm, replica.under_way))
+        shuffled.sort(key=lambda replica: (replica.rests or not replica.warm, replica.under_way), reverse=True)
+        return shuffled
 
     async def _one(self, replica: Replica, method: str, path: str, body: bytes | None, kind: str) -> Response:
-        begun = time.perf_counter()
         replica.asked += 1
         replica.under_way += 1
+        begun = time.perf_counter()
         try:
-            response = await replica.wire.request(method, self._path + path, body, kind)
+            return self.judged(replica, await replica.wire.request(method, self._path + path, body, kind), begun)
         except UnreachableError:
             replica.bad()
             raise
-        except asyncio.CancelledError:
-            self._note(time.perf_counter() - begun)  # at least as long
-            raise
         finally:
             replica.under_way -= 1
+
+    def judged(self, replica: Replica, response: Response, begun: float) -> Response:
+        """Return an answer if it is good; otherwise raise what it says, `ShardError` if another replica may do."""
         if response.status < 300:
             replica.good()
-            self._note(time.perf_counter() - begun)
+            self.note(time.perf_counter() - begun)
             return response
         try:
             detail = str(msgspec.json.decode(response.body)["detail"])
@@ -183,7 +161,8 @@ class Replicas:
         replica.bad()
         raise ShardError(f"{replica.url}: {detail}")
 
-    def _note(self, seconds: float) -> None:
+    def note(self, seconds: float) -> None:
+        """Remember how long an answer took."""
         if len(self._times) == REMEMBERED:
             old = self._times[0]
             del self._sorted[bisect.bisect_left(self._sorted, old)]
@@ -194,3 +173,73 @@ class Replicas:
         """Close all connections."""
         for member in self.members:
             member.wire.close()
+
+
+class _Race:
+    """A request to one replica, to the next if that one fails or takes long; `answer` has the first good answer.
+
+    Callbacks, and no tasks: a query asks every shard, so this runs more often than anything else in a router.
+    """
+
+    def __init__(self, shard: Replicas, send: Callable[[Replica], asyncio.Future[Response]]) -> None:
+        self._shard, self._send = shard, send
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Response] = self._loop.create_future()
+        self._order = shard.order()
+        self._under_way: dict[asyncio.Future[Response], tuple[Replica, float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.answer.add_done_callback(self._over)
+        self._next()
+
+    def _next(self) -> None:
+        replica = self._order.pop()
+        replica.asked += 1
+        replica.under_way += 1
+        asked = self._send(replica)
+        self._under_way[asked] = replica, time.perf_counter()
+        asked.add_done_callback(self._answered)
+        if self._order:
+            self._timer = self._loop.call_later(self._shard.hedge_after, self._hedge)
+
+    def _hedge(self) -> None:
+        self._timer = None
+        if not self.answer.done():
+            self._shard.hedges += 1
+            self._next()
+
+    def _answered(self, asked: asyncio.Future[Response]) -> None:
+        replica, begun = self._under_way.pop(asked)
+        replica.under_way -= 1
+        if asked.cancelled():
+            self._shard.note(time.perf_counter() - begun)  # at least as long
+            return
+        error = asked.exception()
+        if self.answer.done():  # both came at once
+            return
+        if error is None:
+            try:
+                self.answer.set_result(self._shard.judged(replica, asked.result(), begun))
+                return
+            except ShardError as refused:
+                error = refused
+            except WeftError as refused:  # the same everywhere
+                self.answer.set_exception(refused)
+                return
+        elif isinstance(error, UnreachableError):
+            replica.bad()
+        else:
+            self.answer.set_exception(error)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._order:
+            self._next()
+        elif not self._under_way:
+            self.answer.set_exception(ShardError(f"no server of the shard {self._shard.name} answers: {error}"))
+
+    def _over(self, _: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for asked in list(self._under_way):
+            asked.cancel()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from weft.encoders import Encoder
 from weft.errors import invalid
 from weft.ingest import text_source
 from weft.serving import schemas
-from weft.serving.encoding import encode_texts
+from weft.serving.encoding import encode_texts, query_tokens
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.problems import RefusedError
@@ -137,11 +138,12 @@ class Routed:
         for text, query in zip(texts, tokens, strict=True):
             deadline.check()
             asked = Asked(text, query, request.k, alignment, options, fields, at_least)
-            found, answered = await self._one(fleet, asked, request.hybrid, partial=request.partial)
+            waiting = self._one(fleet, asked, request.hybrid, partial=request.partial)
+            found, answered = await _within(deadline, waiting)
             least = min(least, answered)
             made = schemas.Found(found.hits, found.certified and answered == len(fleet.shards))
             if request.vectors is None and {"spans", *_EXPLAINED} & set(fields):
-                made.tokens = found.tokens
+                made.tokens = query_tokens(self.encoder, text, query)
             results.append(made)
         self.partial += least < len(fleet.shards)
         seconds = round(time.perf_counter() - begun, 6)
@@ -203,17 +205,17 @@ class Routed:
         (tokens,) = await self._encoded([request.query], deadline)
         options = {name: value for name in ("filter", "exact", "beta_q") if (value := getattr(request, name))}
         asked = Asked(request.query, tokens, request.k, request.alignment or self.alignment, options, ("explanation",))
-        found, _ = await self._one(fleet, asked, None, partial=False)
+        found, _ = await _within(deadline, self._one(fleet, asked, None, partial=False))
         if request.id is None:
             return schemas.ExplainAnswer([_explanation(hit) for hit in found.hits])
         ranks = {hit.id: place for place, hit in enumerate(found.hits, 1)}
-        members = await self._family(request.id)
+        members = await self._family(request.id, deadline)
         if not members:
             raise RefusedError(404, "no document has this id")
         if asked.alignment.startswith("xtr") is False:  # a score of its own, whatever the filter says
             asked = asked._replace(options={n: v for n, v in options.items() if n != "filter"})
         everywhere = {number: [member.id for member in members] for number in range(len(fleet.shards))}
-        scored, _ = await self._all(fleet.show(asked, everywhere))
+        scored, _ = await self._all(fleet.show(asked, everywhere), deadline)
         why = [_explanation(hit) for hit in scored.values()]
         for one in why:
             one["rank"] = ranks.get(one["id"])
@@ -223,21 +225,21 @@ class Routed:
 
     # -- documents -----------------------------------------------------------------------------------
 
-    async def _family(self, id: str) -> list[schemas.DocumentOut]:  # noqa: A002
+    async def _family(self, id: str, deadline: Deadline) -> list[schemas.DocumentOut]:  # noqa: A002
         from urllib.parse import quote
 
-        answers = await self._all(self.fleet.documents(f"/documents/{quote(id, safe='')}"))
+        answers = await self._all(self.fleet.documents(f"/documents/{quote(id, safe='')}"), deadline)
         return [one for body in answers for one in msgspec.json.decode(body, type=schemas.DocumentsAnswer).documents]
 
-    async def _all(self, waiting: Any) -> Any:
+    async def _all(self, waiting: Awaitable[Any], deadline: Deadline) -> Any:
         try:
-            return await waiting
+            return await _within(deadline, waiting)
         except ShardError as error:
             raise RefusedError(503, str(error), retry=1) from None
 
     async def get(self, id: str, deadline: Deadline) -> schemas.DocumentsAnswer:  # noqa: A002
         """Return a document, or its passages."""
-        found = await self._family(id)
+        found = await self._family(id, deadline)
         if not found:
             raise RefusedError(404, "no document has this id")
         return schemas.DocumentsAnswer(found)
@@ -251,7 +253,7 @@ class Routed:
             name = given.id or text_source(Document("", given.text, given.metadata)).id
             groups.setdefault(shard_of(name, len(fleet.shards)), []).append(given)
         bodies = {n: schemas.AddRequest(documents=group, split=request.split) for n, group in groups.items()}
-        answers = await self._write(fleet, "/documents", bodies, schemas.AddAnswer)
+        answers = await self._write(fleet, "/documents", bodies, schemas.AddAnswer, deadline)
         ids = {n: iter(answer.ids) for n, answer in answers.items()}
         owner = {id(given): n for n, group in groups.items() for given in group}
         return schemas.AddAnswer(
@@ -270,10 +272,12 @@ class Routed:
         for name in request.ids:
             groups.setdefault(shard_of(name, len(fleet.shards)), []).append(name)
         bodies = {number: schemas.DeleteRequest(ids=group) for number, group in groups.items()}
-        answers = await self._write(fleet, "/documents/delete", bodies, schemas.DeleteAnswer)
+        answers = await self._write(fleet, "/documents/delete", bodies, schemas.DeleteAnswer, deadline)
         return schemas.DeleteAnswer(sum(answer.deleted for answer in answers.values()), _version(answers))
 
-    async def _write(self, fleet: Fleet, path: str, bodies: Mapping[int, Any], answer: type[Any]) -> dict[int, Any]:
+    async def _write(
+        self, fleet: Fleet, path: str, bodies: Mapping[int, Any], answer: type[Any], deadline: Deadline
+    ) -> Any:
         if not self.writable:
             raise RefusedError(403, "this index is served for reading only")
 
@@ -282,20 +286,20 @@ class Routed:
 
         among = {number: fleet.shards[number] for number in bodies}
         try:
-            return await fleet.ask(among, one, partial=False)
+            return await _within(deadline, fleet.ask(among, one, partial=False))
         except ShardError as error:
             detail = f"{error}; other shards may have been written: send it again, what is there already is left alone"
             raise RefusedError(503, detail, retry=1) from None
 
     # -- looking at it -------------------------------------------------------------------------------
 
-    async def _posted(self, path: str, body: Any, answer: type[Any]) -> list[Any]:
+    async def _posted(self, path: str, body: Any, answer: type[Any], deadline: Deadline) -> list[Any]:
         data, fleet = _json.encode(body), self.fleet
 
         async def one(_: int, shard: Replicas) -> Any:
             return msgspec.json.decode((await shard.ask("POST", path, data)).body, type=answer)
 
-        return list((await self._all(fleet.ask(fleet.every(), one, partial=False))).values())
+        return list((await self._all(fleet.ask(fleet.every(), one, partial=False), deadline)).values())
 
     async def info(self, deadline: Deadline) -> schemas.IndexInfo:
         """Return sizes of all shards together, and their settings."""
@@ -304,7 +308,7 @@ class Routed:
         async def one(_: int, shard: Replicas) -> Any:
             return msgspec.json.decode((await shard.ask("GET", "")).body, type=schemas.IndexInfo)
 
-        answers = await self._all(fleet.ask(fleet.every(), one, partial=False))
+        answers = await self._all(fleet.ask(fleet.every(), one, partial=False), deadline)
         found: list[schemas.IndexInfo] = list(answers.values())
         sums = {name: sum(getattr(row, name) for row in found) for name in ("documents", "tokens", "segments", "bytes")}
         sums["deleted"] = sum(row.deleted for row in found)
@@ -313,14 +317,14 @@ class Routed:
     async def matching(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.MatchingAnswer:
         """Return the ids that a filter lets through."""
         self._check(None, request.filter)
-        found = await self._posted("/matching", request, schemas.MatchingAnswer)
+        found = await self._posted("/matching", request, schemas.MatchingAnswer, deadline)
         ids = [name for one in found for name in one.ids]
         return schemas.MatchingAnswer(sum(one.total for one in found), ids[:MATCHING])
 
     async def fields(self, request: schemas.FilterRequest, deadline: Deadline) -> schemas.FieldsAnswer:
         """Return the metadata that is there; values that are rare in a shard are not counted there."""
         self._check(None, request.filter)
-        found = await self._posted("/fields", request, schemas.FieldsAnswer)
+        found = await self._posted("/fields", request, schemas.FieldsAnswer, deadline)
         counts: dict[tuple[str, bool], dict[Any, int]] = {}
         for one in found:
             for field in one.fields:
@@ -343,6 +347,15 @@ class Routed:
     async def compact(self, deadline: Deadline) -> None:
         """Refuse: shards merge in the background."""
         raise RefusedError(403, "shards merge in the background")
+
+
+async def _within(deadline: Deadline, waiting: Awaitable[Any]) -> Any:
+    """Wait no longer than the deadline: a server that is stopped, and not dead, breaks no connection."""
+    try:
+        async with asyncio.timeout(deadline.at - time.monotonic()):
+            return await waiting
+    except TimeoutError:
+        raise RefusedError(504, "a shard took too long and was given up") from None
 
 
 def _explanation(hit: schemas.Hit) -> dict[str, Any]:

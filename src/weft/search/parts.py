@@ -107,12 +107,9 @@ def retrieved_from_all(alignment: XTR | str, parts: Sequence[Retrieved], *, exac
     best = np.concatenate([part.best for part in parts], axis=1)
     rank = max(round(k_prime / tokens * compared), 1) if tokens else 1
     # The rank-th, the least where there are fewer, 0 where there is none: as one index would have it.
-    ordered = -np.sort(-best, axis=1)
-    counts = np.isfinite(ordered).sum(axis=1)
-    last = np.zeros(len(best), np.float32)
-    for i, count in enumerate(counts.tolist()):
-        if count:
-            last[i] = ordered[i, min(rank, count) - 1]
+    counts = np.minimum(np.isfinite(best).sum(axis=1), rank)
+    ordered = np.sort(best, axis=1)[np.arange(len(best)), best.shape[1] - np.maximum(counts, 1)] if best.size else 0
+    last = np.where(counts > 0, ordered, 0).astype(np.float32)
     how = SAMPLE if compared < tokens else "exact" if exact else "scanned"
     return TokenRetrieval(k_prime, last, how)
 

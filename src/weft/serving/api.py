@@ -29,6 +29,7 @@ from weft.serving.page import Page
 from weft.serving.pool import Pool
 from weft.serving.problems import TITLES, RefusedError, as_problem
 from weft.serving.served import Served
+from weft.serving.streams import PATH, Streams
 from weft.serving.telemetry import span
 from weft.text_index import TextIndex
 
@@ -99,6 +100,7 @@ class Server:
         self.give_up: Callable[[], None] = lambda: None
         """Called when there is a `failure`."""
         self.page = Page() if page else None
+        self.streams = Streams(self)
         # The router tries one after the other, so what is asked for most often comes first.
         listed = sorted(routes.listed(self.limits), key=lambda route: route[1] != routes.SEARCH)
         self._router = Router(
@@ -106,6 +108,7 @@ class Server:
                 Route(path, Endpoint(self, handler, **options), methods=[method], name=path)
                 for method, path, handler, options in listed
             ]
+            + [Route(PATH, self.streams, methods=["GET"], name=PATH)]
             + ([] if self.page is None else self.page.routes()),
             redirect_slashes=False,
             lifespan=self._lifespan,
@@ -140,6 +143,7 @@ class Server:
     def close(self) -> None:
         """Finish requests in progress, write what is queued, close the indexes."""
         self.ready = False
+        self.streams.close()
         self.pool.close()
         for served in self.indexes.values():
             served.close()

@@ -7,6 +7,21 @@ from weft.serving import schemas
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.vectors import to_base64
+from weft.types import TokenVectors
+
+
+def query_tokens(encoder: Encoder, query: str, tokens: TokenVectors) -> list[schemas.QueryToken]:
+    """Return a query's tokens as people read them."""
+    made = []
+    ids = [] if tokens.token_ids is None else tokens.token_ids.tolist()
+    for i, token in enumerate(ids):
+        span = None
+        if tokens.spans is not None and tokens.spans[i, 0] >= 0:
+            span = (int(tokens.spans[i, 0]), int(tokens.spans[i, 1]))
+        text = encoder.token_label(token) if span is None else query[slice(*span)]
+        salience = None if tokens.salience is None else round(float(tokens.salience[i]), 4)
+        made.append(schemas.QueryToken(text, span, salience))
+    return made
 
 
 async def encode_texts(

@@ -2,11 +2,14 @@
 
 The router encodes a query once and sends its vectors as they are. Under XTR, and for BM25, every part first tells what
 it has, and searches with what all of them have: see `weft.search.parts`.
+
+Each step is a function that runs on one of the server's threads.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -38,13 +41,14 @@ class Tokens(Struct, forbid_unknown_fields=True):
     salience: bytes | None = None
 
     @classmethod
-    def of(cls, tokens: TokenVectors) -> Tokens:
-        """Pack one text's vectors."""
+    def of(cls, tokens: TokenVectors, *, readable: bool) -> Tokens:
+        """Pack one text's vectors; what shows the tokens to people only if it is wanted."""
+        ids, spans = (tokens.token_ids, tokens.spans) if readable else (None, None)
         return cls(
             tokens.dim,
             np.ascontiguousarray(tokens.values, "<f4").tobytes(),
-            None if tokens.token_ids is None else np.ascontiguousarray(tokens.token_ids, "<i4").tobytes(),
-            None if tokens.spans is None else np.ascontiguousarray(tokens.spans, "<i4").tobytes(),
+            None if ids is None else np.ascontiguousarray(ids, "<i4").tobytes(),
+            None if spans is None else np.ascontiguousarray(spans, "<i4").tobytes(),
             None if tokens.salience is None else np.ascontiguousarray(tokens.salience, "<f4").tobytes(),
         )
 
@@ -113,9 +117,6 @@ class PartAnswer(Struct):
 
     hits: list[schemas.Hit]
     certified: bool
-    alignment: str
-    version: int
-    tokens: list[schemas.QueryToken] = []
     bare: list[schemas.Hit] = []
     """Documents among those asked for that token vectors did not find"""
 
@@ -141,7 +142,6 @@ class TokensAnswer(Struct):
 
     tokens: int
     compared: int
-    alignment: str
     rows: int = 0
     best: bytes = b""
 
@@ -186,7 +186,7 @@ EXACT = 20
 """Documents with the exact strings of a query; what more documents hold tells nothing apart."""
 
 
-async def search(served: Served, request: PartRequest, deadline: Deadline) -> PartAnswer:
+def search(served: Served, request: PartRequest, deadline: Deadline) -> PartAnswer:
     """Answer a search in this part."""
     limits = served.limits
     for name in ("k", "n_probe", "k_prime", "refine"):
@@ -195,103 +195,97 @@ async def search(served: Served, request: PartRequest, deadline: Deadline) -> Pa
     served.check_filter(request.filter)
     if request.among is not None and len(request.among) > MOST_AMONG:
         raise invalid("among", "the request", f"at most {MOST_AMONG} ids", len(request.among))
-    tokens = request.tokens.unpacked(served.texts.index.dim, limits.query_tokens)
-    await served.reach(request.at_least, deadline)
-
-    def work() -> PartAnswer:
-        return _search(served, request, tokens, deadline)
-
-    made: PartAnswer = await served.pool.run(work, deadline)
-    return made
-
-
-def _search(served: Served, request: PartRequest, tokens: TokenVectors, deadline: Deadline) -> PartAnswer:
     texts, index, given = served.texts, served.texts.index, request.retrieval
+    tokens = request.tokens.unpacked(index.dim, limits.query_tokens)
+    served.check_reached(request.at_least)
     options: dict[str, Any] = {"filter": request.filter, "exact": request.exact, "beta_q": request.beta_q}
     options |= {name: getattr(request, name) for name in ("n_probe", "k_prime", "refine")}
     if given is not None:
         options["retrieval"] = TokenRetrieval(given.k_prime, np.frombuffer(given.last, "<f4").copy(), given.how)
-    fields = tuple(dict.fromkeys(request.fields))
+    alignment = Alignment.parse(request.alignment or index.alignment)
+    search = Search(request.k, tuple(options.items()), None, tuple(dict.fromkeys(request.fields)))
+    if not search.fields and request.among is None and request.family is None:  # the most frequent: nothing is read
+        (ranking,) = index.search(tokens, request.k, alignment=alignment, hits=False, **options)
+        scores = ranking.scores.tolist()
+        hits = [schemas.Hit(name, score) for name, score in zip(ranking.ids, scores, strict=True)]
+        return PartAnswer(hits, ranking.certified)
     with texts.view():
-        version = served.version
         among = request.among
         if request.family is not None:
             among = [document.id for document in texts.family(request.family)]
-        alignment = Alignment.parse(request.alignment or index.alignment)
-        search = Search(request.k, tuple(options.items()), None, fields)
         options |= {"hits": search.hits, "documents": search.documents}
         (ranking,) = index.search(tokens, request.k, alignment=alignment, among=among, **options)
         answer = Answer(request.query, tokens, ranking, alignment, (ranking,), request.k)
         found = served.found(answer, search, deadline)
         lacking = [name for name in among or () if name not in ranking.ids and name in index]
         bare = served.bare(lacking, search) if lacking else []  # what BM25 alone found has a text, too
-    return PartAnswer(found.hits, ranking.certified, str(alignment), version, served.query_tokens(answer), bare)
+    return PartAnswer(found.hits, ranking.certified, bare)
 
 
-async def tokens(served: Served, request: TokensRequest, deadline: Deadline) -> TokensAnswer:
+def tokens(served: Served, request: TokensRequest, deadline: Deadline) -> TokensAnswer:  # noqa: ARG001
     """Return the best similarities of this part's tokens."""
-    limits = served.limits
+    limits, index = served.limits, served.texts.index
     limits.alignment(request.alignment)
     served.check_filter(request.filter)
-    query = request.tokens.unpacked(served.texts.index.dim, limits.query_tokens)
-    await served.reach(request.at_least, deadline)
-
-    def work() -> TokensAnswer:
-        index = served.texts.index
-        with index.view():
-            alignment = Alignment.parse(request.alignment or index.alignment)
-            if not isinstance(alignment, XTR):
-                return TokensAnswer(0, 0, str(alignment))
-            effort = None if request.exact else Effort(request.n_probe, request.k_prime, request.refine)
-            found = retrieve_part(
-                index,
-                query,
-                request.total,
-                before=request.before,
-                alignment=alignment,
-                filter=request.filter,
-                beta_q=request.beta_q,
-                effort=effort,
-            )
-        best = np.ascontiguousarray(found.best, "<f4").tobytes()
-        return TokensAnswer(found.tokens, found.compared, str(alignment), len(found.best), best)
-
-    made: TokensAnswer = await served.pool.run(work, deadline)
-    return made
+    query = request.tokens.unpacked(index.dim, limits.query_tokens)
+    served.check_reached(request.at_least)
+    alignment = Alignment.parse(request.alignment or index.alignment)
+    if not isinstance(alignment, XTR):
+        return TokensAnswer(0, 0)
+    effort = None if request.exact else Effort(request.n_probe, request.k_prime, request.refine)
+    found = retrieve_part(
+        index,
+        query,
+        request.total,
+        before=request.before,
+        alignment=alignment,
+        filter=request.filter,
+        beta_q=request.beta_q,
+        effort=effort,
+    )
+    best = np.ascontiguousarray(found.best, "<f4").tobytes()
+    return TokensAnswer(found.tokens, found.compared, len(found.best), best)
 
 
-async def words(served: Served, request: WordsRequest, deadline: Deadline) -> WordsAnswer:
+def words(served: Served, request: WordsRequest, deadline: Deadline) -> WordsAnswer:  # noqa: ARG001
     """Return what BM25 must know of this part."""
     served.limits.text(request.query, "query", "query_characters")
     served.check_filter(request.filter)
-    await served.reach(request.at_least, deadline)
-
-    def work() -> WordsAnswer:
-        index = served.texts.index
-        with index.view():
-            own = Words.of(index, request.query)
-            exact = search_exact(index, request.query, EXACT, filter=request.filter)
-            return WordsAnswer(own.documents, own.words, list(own.holders), sorted(exact))
-
-    made: WordsAnswer = await served.pool.run(work, deadline)
-    return made
+    served.check_reached(request.at_least)
+    index = served.texts.index
+    with index.view():
+        own = Words.of(index, request.query)
+        exact = search_exact(index, request.query, EXACT, filter=request.filter)
+        return WordsAnswer(own.documents, own.words, list(own.holders), sorted(exact))
 
 
-async def lexical(served: Served, request: LexicalRequest, deadline: Deadline) -> LexicalAnswer:
+def lexical(served: Served, request: LexicalRequest, deadline: Deadline) -> LexicalAnswer:  # noqa: ARG001
     """Rank this part by the BM25 of the whole."""
     served.limits.text(request.query, "query", "query_characters")
     served.limits.most(request.k, "k")
     served.check_filter(request.filter)
     whole = Words(request.documents, request.words, tuple(request.holders))
-    await served.reach(request.at_least, deadline)
+    served.check_reached(request.at_least)
+    index = served.texts.index
+    with index.view():
+        if len(Words.of(index, request.query).holders) != len(whole.holders):
+            raise RefusedError(422, "holders must have a number for each word of the query")
+        found = search_lexical_part(index, request.query, request.k, whole, filter=request.filter)
+    return LexicalAnswer([name for name, _ in found], [score for _, score in found])
 
-    def work() -> LexicalAnswer:
-        index = served.texts.index
-        with index.view():
-            if len(Words.of(index, request.query).holders) != len(whole.holders):
-                raise RefusedError(422, "holders must have a number for each word of the query")
-            found = search_lexical_part(index, request.query, request.k, whole, filter=request.filter)
-        return LexicalAnswer([name for name, _ in found], [score for _, score in found])
 
-    made: LexicalAnswer = await served.pool.run(work, deadline)
-    return made
+class Step(NamedTuple):
+    """One of the questions of a router."""
+
+    request: type[Any]
+    answer: Callable[[Served, Any, Deadline], Any]
+
+
+STEPS = {
+    "search": Step(PartRequest, search),
+    "tokens": Step(TokensRequest, tokens),
+    "words": Step(WordsRequest, words),
+    "lexical": Step(LexicalRequest, lexical),
+}
+NUMBERS = {name: number for number, name in enumerate(STEPS)}
+"""Of steps in the frames of `weft.serving.streams`."""

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with a deadline and a bound for headers, which uvicorn lacks.
+"""uvicorn's HTTP protocol with a deadline and a bound for headers, and connections that can be taken over.
 
 A client that opens a connection and sends a header line now and then would otherwise hold it for ever.
 """
@@ -6,9 +6,12 @@ A client that opens a connection and sends a header line now and then would othe
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from weft.serving.streams import take
 
 HEADER_BYTES = 65_536
 
@@ -47,11 +50,19 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_timer()
         self._in_headers = False
+        if self.parser.should_upgrade():
+            self.scope["weft.take"] = self._taken  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_headers, self._received = True, 0
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: a route may support it, and otherwise it is an ordinary request."""
+
+    def _taken(self) -> socket.socket:
+        return take(self.transport)
 
     def _expect_headers(self) -> None:
         self._timer = self.loop.call_later(self.header_seconds, self._late)

@@ -20,13 +20,6 @@ _ADD = msgspec.json.Decoder(schemas.AddRequest)
 _LINE = msgspec.json.Decoder(schemas.DocumentIn)
 INDEX = "/v1/indexes/{name}"
 SEARCH = f"{INDEX}/search"
-PARTS = {
-    "search": parts.PartRequest,
-    "tokens": parts.TokensRequest,
-    "words": parts.WordsRequest,
-    "lexical": parts.LexicalRequest,
-}
-"""What a router asks of a server."""
 
 
 async def search(call: Call) -> Any:
@@ -41,11 +34,10 @@ async def search(call: Call) -> Any:
         return await served.search(call.body, call.deadline)
 
 
-def _part(step: str) -> Handler:
-    answer = getattr(parts, step)
-
+def _part(step: parts.Step) -> Handler:
     async def part(call: Call) -> Any:
-        return await answer(call.server.served(call.path["name"]), call.body, call.deadline)
+        served = call.server.served(call.path["name"])
+        return await served.pool.run(lambda: step.answer(served, call.body, call.deadline), call.deadline)
 
     return part
 
@@ -154,8 +146,8 @@ def listed(limits: Limits) -> Iterator[tuple[str, str, Handler, dict[str, Any]]]
     """Yield method, path, handler and the options of `Endpoint` for each route."""
     read: dict[str, Any] = {"needs": "read"}
     writes: dict[str, Any] = {"needs": "write", "seconds": limits.write_seconds, "writer": True}
-    for step, body in PARTS.items():  # first, as routes are tried in their order and each query of a router comes here
-        yield "POST", f"{INDEX}/parts/{step}", _part(step), {**read, "body": body, "packed": True}
+    for name, step in parts.STEPS.items():
+        yield "POST", f"{INDEX}/parts/{name}", _part(step), {**read, "body": step.request, "packed": True}
     yield "GET", "/healthz", healthz, {"needs": None}
     yield "GET", "/readyz", readyz, {"needs": None}
     yield "GET", "/openapi.json", openapi, {"needs": None}

@@ -17,7 +17,7 @@ from weft.explain import to_dict
 from weft.ingest import own_metadata, text_source
 from weft.search import Answer, Searcher
 from weft.serving import schemas
-from weft.serving.encoding import encode_texts
+from weft.serving.encoding import encode_texts, query_tokens
 from weft.serving.limits import Limits
 from weft.serving.pool import Deadline, Pool
 from weft.serving.problems import RefusedError
@@ -140,8 +140,8 @@ class Served:
         """How many changes of a log it has applied; 0 where it follows none."""
         return 0
 
-    async def reach(self, version: int, deadline: Deadline) -> None:  # noqa: ARG002
-        """Return once this version can be read."""
+    def check_reached(self, version: int) -> None:
+        """Return once this version can be read; it may have to be fetched, so this is called on a thread."""
         if version > self.version:
             raise RefusedError(409, f"version {version} is not here; this index follows no log")
 
@@ -159,7 +159,8 @@ class Served:
         limits.alignment(request.alignment)
         self.check_filter(request.filter)
         if request.at_least is not None:
-            await self.reach(read_version(request.at_least), deadline)
+            version = read_version(request.at_least)
+            await self.pool.run(lambda: self.check_reached(version), deadline)
         options: dict[str, Any] = {"alignment": request.alignment, "filter": request.filter, "exact": request.exact}
         for name in ("n_probe", "k_prime", "refine", "beta_q"):
             options[name] = getattr(request, name)
@@ -246,7 +247,7 @@ class Served:
                 self._explained(hit, answer, at, search)
         found = schemas.Found(hits, ranking.certified, ranking.missing)
         if search.hits:
-            found.tokens = self.query_tokens(answer)
+            found.tokens = query_tokens(self.encoder, answer.query, answer.tokens)
         return found
 
     def _hits(self, ranking: Ranking, behind: Sequence[_Behind], search: Search) -> list[schemas.Hit]:
@@ -278,19 +279,6 @@ class Served:
         if "explanation" in search.fields:
             why = self.texts.explain_answer(answer, hit.id, at + 1, **options)
             hit.explanation = None if why is None else to_dict(why)
-
-    def query_tokens(self, answer: Answer) -> list[schemas.QueryToken]:
-        """Return the query's tokens as people read them."""
-        tokens, made = answer.tokens, []
-        ids = [] if tokens.token_ids is None else tokens.token_ids.tolist()
-        for i, token in enumerate(ids):
-            span = None
-            if tokens.spans is not None and tokens.spans[i, 0] >= 0:
-                span = (int(tokens.spans[i, 0]), int(tokens.spans[i, 1]))
-            text = self.texts.encoder.token_label(token) if span is None else answer.query[slice(*span)]
-            salience = None if tokens.salience is None else round(float(tokens.salience[i]), 4)
-            made.append(schemas.QueryToken(text, span, salience))
-        return made
 
     async def explain(self, request: schemas.ExplainRequest, deadline: Deadline) -> schemas.ExplainAnswer:
         """Explain the best documents, or one of them."""
