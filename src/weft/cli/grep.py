@@ -47,15 +47,19 @@ def grep(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             help="Folders and files; default the current folder.",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="The maximum number of places.")] = 10,
     context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines to show around each.")] = 0,
     names: Annotated[bool, typer.Option("-l", "--files-with-matches", help="Print the names of files only.")] = False,
-    include: Annotated[list[str] | None, typer.Option(help="Only files like this; may be repeated.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="No files like this; may be repeated.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Only matching files, such as '*.py'; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Skip matching files and folders; may be repeated.")
+    ] = None,
     ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Blend with BM25, which finds exact names.")] = False,
     model: Annotated[

@@ -37,9 +37,11 @@ def index(
     model: Model = None,
     sync: Annotated[bool, typer.Option("--sync", help="Remove documents whose files under PATH are gone.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option(help="Only matching files, such as '*.md'; may be repeated.")
+        list[str] | None, typer.Option(metavar="PATTERN", help="Only matching files, such as '*.md'; may be repeated.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Skip matching files and folders; may be repeated.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Skip matching files and folders; may be repeated.")
+    ] = None,
     ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Follow links out of the folders.")] = False,
     id_field: Annotated[str | None, typer.Option(help="The field or column with the ids of rows.")] = None,
