@@ -42,8 +42,8 @@ HEAD = (
 ABOUT = """\
 - *CPU ms*: CPU time of the whole process for a query, one thread; the mean over queries of the median of the rounds.
 - *k*: 10 documents are asked for where recall@10 is the bar, 100 where recall@100 is.
-- *chosen for*: settings are chosen on 100 queries, for each bar the cheapest that reaches it there (–: the most it reaches, or exact). They are
-  measured on other queries, so the recall shown may lie below the bar.
+- *chosen for*: settings are chosen on 100 queries, for each bar the cheapest that reaches it there (–: the most it
+  reaches, or exact). They are measured on other queries, so the recall shown may lie below the bar.
 - *recall* is against exact MaxSim over the float16 vectors.
 - *× int8*: multiples of an int8 full scan timed right before and after each engine; ratios are formed from it.
 - *bytes/token*: all that a search needs on disk, float16 vectors included where it re-ranks with them.
