@@ -158,8 +158,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = [
         f"Command: `python benchmarks/xtr_index.py FOLDER/… --queries {options.queries}`; {Encoder.load()!r}, load",
-        f"average {os.getloadavg()[0]:.1f}. The default effort of a search beside a brute force of eq. 4 over",
-        "the stored vectors; in brackets its nDCG@10. The last column is CPU time over the sum of max's.",
+        f"average {os.getloadavg()[0]:.1f}. A search at its default effort is compared with a brute force of eq. 4",
+        "over the stored vectors, whose nDCG@10 is in brackets. The last column: CPU time, × the sum of max's.",
         "",
         "| collection | alignment | tokens were | overlap@10 | nDCG@10 | CPU ms | × sum-of-max |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",

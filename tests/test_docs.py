@@ -28,6 +28,15 @@ def test_the_reference_of_the_command_line_has_every_verb():
     assert [line for line in page.splitlines() if line.startswith("* ") and line.endswith("...")] == []  # cut off
 
 
+def test_help_names_arguments_as_a_reader_would():
+    page = runpy.run_path(str(ROOT / "tools" / "cli_reference.py"))["reference"]()
+    usages = re.findall(r"^\$ weft [a-z ]*\[OPTIONS\](.*)$", page, re.MULTILINE)
+    assert len(usages) > 25
+    shaped = r"(?: (?:\{[A-Z|.=]+\}|\[[A-Z|.=]+\])(?:\.\.\.)?)*(?: COMMAND \[ARGS\]\.\.\.)?"
+    assert [usage for usage in usages if not re.fullmatch(shaped, usage)] == []
+    assert re.findall(r"^\* `-.*<list\[.*$", page, re.MULTILINE) == []  # a Python type
+
+
 def test_the_reference_of_the_http_api_has_every_field_with_what_it_means():
     pytest.importorskip("msgspec")
     page = runpy.run_path(str(ROOT / "tools" / "http_reference.py"))["reference"]()

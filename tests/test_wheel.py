@@ -3,6 +3,7 @@
 The wheel here is built without its native module, which takes no compiler; `make test-wheel` builds a whole one.
 """
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -83,6 +84,16 @@ def test_what_users_would_miss_is_inside(wheel, needed):
 
 def test_the_wheel_is_small_enough(wheel):
     assert wheel.stat().st_size < SIZE
+
+
+def test_the_note_on_packaging_has_the_wheels_size(wheel):
+    note = (ROOT / "docs" / "notes" / "packaging.md").read_text(encoding="utf-8")
+    models, whole = map(int, re.search(r"in the wheel \((\d+) of (\d+) MB\)", note).groups())
+    with zipfile.ZipFile(wheel) as archive:
+        inside = sum(file.compress_size for file in archive.infolist() if file.filename.startswith("weft/models/"))
+    assert abs(inside / 1e6 - models) < 1
+    assert abs(wheel.stat().st_size / 1e6 - whole) < 1
+    assert f"{whole} MB a wheel" in note
 
 
 def test_the_sdist_holds_what_a_build_needs(tmp_path):

@@ -40,13 +40,14 @@ HEAD = (
     "build CPU-s/M tokens",
 )
 ABOUT = """\
-CPU time per query of the whole process, one thread: the mean over queries of the median of the rounds. Every engine is
-asked for 10 documents where recall@10 is the bar, for 100 where recall@100 is. Its settings are chosen on 100 queries,
-for each bar the cheapest that reaches it there ("chosen for"; none: the most it reaches, or exact), and measured on 100
-others, so that the recall shown may lie below the bar. Recall is against exact MaxSim over the float16 vectors. × int8:
-multiples of an int8 full scan timed right before and after each engine; ratios are formed from it. Bytes per token are
-all that a search needs on disk, float16 vectors included where it re-ranks with them. Quoted: measured on another
-machine (`engines/quoted.py`), times the int8 scan here."""
+- *CPU ms*: CPU time of the whole process for a query, one thread; the mean over queries of the median of the rounds.
+- *k*: 10 documents are asked for where recall@10 is the bar, 100 where recall@100 is.
+- *chosen for*: settings are chosen on 100 queries, for each bar the cheapest that reaches it there (–: the most it
+  reaches, or exact). They are measured on other queries, so the recall shown may lie below the bar.
+- *recall* is against exact MaxSim over the float16 vectors.
+- *× int8*: multiples of an int8 full scan timed right before and after each engine; ratios are formed from it.
+- *bytes/token*: all that a search needs on disk, float16 vectors included where it re-ranks with them.
+- *Quoted*: measured on another machine (`engines/quoted.py`), times the int8 scan here."""
 NAMES = {
     "int8": "int8 brute force",
     "fp16": "fp16 brute force (exact)",

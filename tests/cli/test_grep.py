@@ -134,6 +134,24 @@ def test_exit_codes(tree, grep, tmp_path, capsys):
     assert main(["grep"]) == 2
 
 
+def test_a_cache_that_cannot_be_made_is_an_error_that_says_what_to_do(tree, grep, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "file"))
+    code, out, err = grep("fox", "src")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"weft: no index can be kept in {tmp_path}/file/grep: Not a directory; --cache FOLDER")
+
+
+def test_files_that_cannot_be_read_are_reported(tree, grep):
+    pytest.importorskip("pypdfium2", reason="needs the files extra: pip install 'weft-search[files]'")
+    (tree / "broken.pdf").write_bytes(b"%PDF-1.4 nonsense")
+    (tree / "empty.txt").write_text("")
+    code, out, err = grep("fox", "src")
+    assert code == 0
+    assert "src/strip.py:" in out
+    assert [line.partition(":")[2].split(":")[0] for line in err.splitlines()] == [" skipped src/broken.pdf"]
+
+
 def test_a_cache_of_another_model_is_made_anew(tree, grep, tmp_path):
     from weft import Index
 

@@ -42,7 +42,12 @@ def adapt(
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="An alignment to compare; may be repeated; by default the paper's."),
+        typer.Option(
+            "--alignment",
+            "-a",
+            metavar="ALIGNMENT",
+            help="An alignment to compare; may be repeated; by default the paper's.",
+        ),
     ] = None,
     rule: Annotated[
         Rule, typer.Option(help="careful: change only on clear evidence; paper: take the best on the examples.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def add(
     index: IndexPath,
     text: Annotated[
-        str | None, typer.Argument(help="The text; without one, stdin: JSON lines, or one text a line.")
+        str | None, typer.Argument(metavar="TEXT", help="The text; without one, stdin: JSON lines, or one text a line.")
     ] = None,
     document_id: Annotated[str | None, typer.Option("--id", help="Its id; by default made from the text.")] = None,
     metadata: Annotated[str | None, typer.Option(help="A JSON object, such as '{\"year\": 2024}'.")] = None,

@@ -134,7 +134,7 @@ def up(
 
 @cluster.command("index")
 def index(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders all nodes can read.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Files and folders all nodes can read.")],
     store: Annotated[str, typer.Option("-o", "--output", metavar="STORE", help="A folder or s3://bucket/prefix.")],
     shards: Annotated[int, typer.Option("--shards", help="How many parts.")] = 4,
     bits: Annotated[int, typer.Option("--bits", help="Bits per coordinate: 8, 4 or 2.")] = 8,
@@ -252,7 +252,7 @@ Key = Annotated[str | None, typer.Option("--key", envvar="WEFT_KEY", help="A key
 
 @cluster.command("add")
 def add(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="Files and folders, as for weft index.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Files and folders, as for weft index.")],
     id_scope: IdScope = Scope.file,
     url: Url = "http://127.0.0.1:8080",
     key: Key = None,
@@ -274,7 +274,7 @@ def add(
 
 @cluster.command("delete")
 def delete(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Documents.")],
     url: Url = "http://127.0.0.1:8080",
     key: Key = None,
 ) -> None:

@@ -15,7 +15,9 @@ from weft.text_index import TextIndex
 
 def delete(
     index: IndexPath,
-    ids: Annotated[list[str] | None, typer.Argument(help="Documents, or passages such as report##3.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Documents, or passages such as report##3.")
+    ] = None,
     where: Annotated[str | None, typer.Option("--filter", help="All documents that match, as in weft search.")] = None,
     dry_run: Annotated[
         bool,

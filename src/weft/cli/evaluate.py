@@ -78,7 +78,7 @@ def evaluate(
     ] = None,
     alignment: Annotated[
         list[str] | None,
-        typer.Option("--alignment", "-a", help="An alignment to measure; may be repeated."),
+        typer.Option("--alignment", "-a", metavar="ALIGNMENT", help="An alignment to measure; may be repeated."),
     ] = None,
     single: Annotated[
         list[str] | None,
@@ -91,7 +91,8 @@ def evaluate(
         Path | None, typer.Option(metavar="FOLDER", help="The folder of collections; by default that of WEFT_DATA.")
     ] = None,
     collection: Annotated[
-        list[str] | None, typer.Option("--collection", "-c", help="Only this collection of a suite; may be repeated.")
+        list[str] | None,
+        typer.Option("--collection", "-c", metavar="NAME", help="Only this collection of a suite; may be repeated."),
     ] = None,
     split: Annotated[str, typer.Option(help="The split of a folder.")] = "test",
     documents: Annotated[int | None, typer.Option(min=10, help="Cut collections to this many documents.")] = None,

@@ -20,8 +20,10 @@ class Precision(StrEnum):
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="A checkpoint: a folder or a name on the Hugging Face hub.")],
-    folder: Annotated[Path, typer.Argument(help="Where to write the light form.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A checkpoint: a folder or a name on the Hugging Face hub.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the light form.")],
     precision: Annotated[Precision, typer.Option(help="Weights as bytes or as 32-bit floats.")] = Precision.int8,
     name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
     query_length: Annotated[int | None, typer.Option(help="The maximum number of tokens of a query.")] = None,

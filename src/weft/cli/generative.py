@@ -51,8 +51,10 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use.")]
 
 @generative.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as seal-small.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="Changes to the recipe: table.key=value.")] = None,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or a name such as seal-small.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="TABLE.KEY=VALUE", help="Changes to the recipe.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check everything without training.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
     models: Annotated[

@@ -27,7 +27,7 @@ def explain(
     document: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID|TEXT]",
+            metavar="ID|TEXT",
             help="With an index, a document's id (default: the best result); with a model, a text; - reads stdin.",
         ),
     ] = None,

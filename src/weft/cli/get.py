@@ -15,7 +15,7 @@ from weft.text_index import TextIndex
 
 def get(
     index: IndexPath,
-    ids: Annotated[list[str], typer.Argument(help="Documents, or passages such as report##3.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Documents, or passages such as report##3.")],
     as_json: Json = False,
 ) -> None:
     """Print documents: text and metadata. A split document is printed passage by passage."""

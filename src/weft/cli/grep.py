@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from weft.cli.answers import readable
+from weft.cli.index import say_skipped
 from weft.cli.opening import Json, Queries, QueryEncoder, shown
-from weft.errors import IndexFormatError, IndexLockedError, WeftError
+from weft.errors import IndexFormatError, IndexLockedError, StorageError, WeftError
 from weft.explain.printable import json_line
 from weft.text_index import TextIndex, is_index
 
@@ -47,15 +48,19 @@ def grep(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             help="Folders and files; default the current folder.",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-m", "--max-count", min=1, help="The maximum number of places.")] = 10,
     context: Annotated[int, typer.Option("-C", "--context", min=0, help="Lines to show around each.")] = 0,
     names: Annotated[bool, typer.Option("-l", "--files-with-matches", help="Print the names of files only.")] = False,
-    include: Annotated[list[str] | None, typer.Option(help="Only files like this; may be repeated.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="No files like this; may be repeated.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Only matching files, such as '*.py'; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Skip matching files and folders; may be repeated.")
+    ] = None,
     ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Blend with BM25, which finds exact names.")] = False,
     model: Annotated[
@@ -85,8 +90,8 @@ def grep(
             if rebuild:
                 shutil.rmtree(place, ignore_errors=True)
             hits += _hits(path, place, selection, (model, query_encoder.value), query, k, context, hybrid)
-    except WeftError as error:
-        error.exit_code = 2  # type: ignore[attr-defined]
+    except (WeftError, OSError) as error:
+        error.exit_code = 2  # type: ignore[union-attr]
         raise
     hits = sorted(hits, key=lambda hit: -hit.score)[:k]
     _print(hits, names, context, as_json)
@@ -133,7 +138,12 @@ def _up_to_date(path: str, place: Path, found: dict[str, Found], model: tuple[st
 
     `model`: its name, and what encodes queries.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"no index can be kept in {place.parent}: {error.strerror}; --cache FOLDER chooses another place"
+        ) from error
     listing = place.with_suffix(".json")
     now = {name: _stamp(file.path) for name, file in found.items()}
     known = is_index(place)
@@ -143,7 +153,8 @@ def _up_to_date(path: str, place: Path, found: dict[str, Found], model: tuple[st
             return opened
         opened.lock()
         listing.unlink(missing_ok=True)  # until everything is in the index
-        opened.add_found(found.values(), roots=[path])
+        summary = opened.add_found(found.values(), roots=[path])
+        say_skipped((skipped for skipped in summary.skipped if skipped.lost), rest="")
         listing.write_text(json.dumps(now), encoding="utf-8", errors="surrogateescape")
     except IndexLockedError:
         typer.echo("weft: another weft grep is indexing this: searching what it has so far", err=True)

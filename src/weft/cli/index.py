@@ -37,9 +37,11 @@ def index(
     model: Model = None,
     sync: Annotated[bool, typer.Option("--sync", help="Remove documents whose files under PATH are gone.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option(help="Only matching files, such as '*.md'; may be repeated.")
+        list[str] | None, typer.Option(metavar="PATTERN", help="Only matching files, such as '*.md'; may be repeated.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Skip matching files and folders; may be repeated.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Skip matching files and folders; may be repeated.")
+    ] = None,
     ignore: Annotated[bool, typer.Option("--ignore/--no-ignore", help="Skip what .gitignore files name.")] = True,
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Follow links out of the folders.")] = False,
     id_field: Annotated[str | None, typer.Option(help="The field or column with the ids of rows.")] = None,
@@ -129,7 +131,7 @@ def index(
         shutil.rmtree(output)  # made a moment ago, for nothing
     if not summary.added + summary.updated + summary.unchanged + summary.removed:
         raise DataError(f"nothing to index in {', '.join(paths)}{_because(summary.skipped)}")
-    _say_skipped(summary.skipped)
+    say_skipped(summary.skipped)
     if summary.cut:
         typer.echo(f"weft: {counted(summary.cut, 'document')} cut to the model's length; --split keeps all", err=True)
     typer.echo(_as_json(summary) if as_json else f"{output}: {summary}")
@@ -190,12 +192,13 @@ def _because(skipped: Iterable[Skipped]) -> str:
     return ": " + "; ".join(lines[:3]) + (f"; and {len(lines) - 3:,} more" if len(lines) > 3 else "")
 
 
-def _say_skipped(skipped: Iterable[Skipped]) -> None:
+def say_skipped(skipped: Iterable[Skipped], rest: str = "; --json lists all") -> None:
+    """Tell on stderr what was not indexed; `rest` says where to find what is not listed."""
     lines = _lines(skipped)
     for line in lines[:_LISTED]:
         typer.echo(f"weft: skipped {line}", err=True)
     if len(lines) > _LISTED:
-        typer.echo(f"weft: skipped {len(lines) - _LISTED:,} more; --json lists all", err=True)
+        typer.echo(f"weft: skipped {len(lines) - _LISTED:,} more{rest}", err=True)
 
 
 def _lines(skipped: Iterable[Skipped]) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Indexes = Annotated[
     list[Path],
     typer.Argument(
-        metavar="INDEX...",
+        metavar="INDEX",
         help="Indexes; each is served under its folder's name.",
     ),
 ]

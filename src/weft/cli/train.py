@@ -11,15 +11,18 @@ from weft.cli.recipes import find_recipe
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A TOML file, or a name such as xtr-small.")],
-    changes: Annotated[list[str] | None, typer.Argument(help="Changes to the recipe: table.key=value.")] = None,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A TOML file, or a name such as xtr-small.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="TABLE.KEY=VALUE", help="Changes to the recipe.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check everything without training.")] = False,
     data: Annotated[str | None, typer.Option(help="What {data} in the recipe stands for.", envvar="WEFT_DATA")] = None,
     models: Annotated[
         str | None, typer.Option(help="What {models} in the recipe stands for.", envvar="WEFT_MODELS")
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="Leave out a collection of the recipe, to evaluate on it; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave out a collection of the recipe, to evaluate on it; may be repeated."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; existing checkpoints are deleted.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Processors to use.")] = None,

@@ -140,8 +140,8 @@ class Index(Store):
             Look at every document: the ranking is then certified, and its margin known.
         n_probe, k_prime, refine : int, optional
             How hard to look in large segments: cells probed and document tokens looked at for each query token, and
-            documents scored in full. The defaults suit recall@10 around 0.98. Under XTR ``refine=0`` scores from
-            retrieved tokens alone.
+            the most documents that are scored in full. The defaults suit recall@10 around 0.98. Under XTR ``refine=0``
+            scores from retrieved tokens alone.
         beta_q : float, optional
             Search with the top β_q of the query's tokens by salience (ALIGNER §3.2).
         among : collection of str, optional

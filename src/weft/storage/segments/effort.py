@@ -10,7 +10,7 @@ CELLS = 16
 K_PRIME = 1800
 """About this many document tokens are looked at for each query token: the lists of their centroids are read."""
 REFINE = 120
-"""Documents scored in full."""
+"""At most this many documents are scored in full."""
 TOKENS = 1_000_000
 """`K_PRIME` and `REFINE` are for a segment of this many tokens. Below, `K_PRIME` falls with the root of their
 number."""
