@@ -56,7 +56,7 @@ def test_shards_share_it_and_find_what_one_index_finds(source, tmp_path):
     assert all(cells == shared.cells.tolist() for _, _, cells in found)
     one, scale, _ = codes_of(whole)
     assert scale == shared.scale
-    # A text's vectors differ in their last digits with the texts that it is encoded beside, and a digit can turn a code.
+    # The last digits of a text's vectors depend on the texts that it is encoded beside, and a digit can turn a code.
     rows = Counter(tuple(row) for rows, _, _ in found for row in rows)
     assert rows.total() == len(one)
     assert (rows & Counter(map(tuple, one))).total() >= 0.99 * len(one)
