@@ -65,6 +65,18 @@ def test_learns(recipe):
     assert sum(found[i] for i in range(51, 61)) < 0.85 * sum(found[i] for i in range(1, 11))
 
 
+@pytest.mark.parametrize("whole_text", [False, True])
+def test_no_steps_save_the_model_as_it_begins(recipe, whole_text):
+    start = recipe(model={"projection": "fitted", "whole_text": whole_text}, training={"steps": 0})
+    folder = train(start, progress=False)
+    begun, saved = assemble(start).model, import_checkpoint(folder, "saved")[0]
+    for (name, expected), (_, found) in zip(begun.named_parameters(), saved.named_parameters(), strict=True):
+        if "pooler" not in name:
+            assert torch.allclose(found.detach(), expected.detach(), atol=1e-6), name
+    assert Encoder.load(folder).encode_document(["red cat"]).values.shape[1] == 8
+    assert losses(folder) == {}
+
+
 def test_saves_a_model_that_loads_with_its_salience_heads(recipe):
     gates = {"query_gate": "lp:0.5", "document_gate": "lp:0.4"}
     folder = train(recipe(model=gates, training={"head_learning_rate": 1e-2}), progress=False)

@@ -22,13 +22,14 @@ from weft.encoders.loading import locate
 from weft.encoders.salience import Salience
 from weft.encoders.whole_text import WholeTextProjection
 from weft.errors import CheckpointError, DataError, first_line
+from weft.training.fitted_projection import Group
 from weft.training.frozen import freeze
 from weft.training.projection import build_projection, with_whole_text
 from weft.training.recipes import ModelSettings
 
 
-def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVectorEncoder:
-    """Build the model of a recipe; `texts` are documents for the PCA.
+def build_model(settings: ModelSettings, texts: Sequence[str] = (), groups: Sequence[Group] = ()) -> MultiVectorEncoder:
+    """Build the model of a recipe; `texts` are for the PCA, `groups` for a projection that is fitted.
 
     A base that is already a multi-vector checkpoint keeps its projection and, unless the recipe names gates, its
     salience heads; gates make new heads.
@@ -42,7 +43,7 @@ def build_model(settings: ModelSettings, texts: Sequence[str] = ()) -> MultiVect
     if settings.query_gate:
         modules.append(Salience(hidden, settings.query_gate, settings.document_gate, settings.salience_weights))
     if settings.projection != "none":
-        modules.append(build_projection(settings, transformer, texts))
+        modules.append(build_projection(settings, transformer, texts, groups))
     elif settings.whole_text:
         raise DataError("model.whole_text needs a projection")
     modules.append(Normalize(module_input_name="token_embeddings"))

@@ -1,10 +1,9 @@
-"""Where the projection of a base's states to token vectors begins: at random, or at a PCA."""
+"""Where the projection of a base's states begins: at random, at a PCA, or fitted to what the base finds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from sentence_transformers.base.modules import Dense, Transformer
@@ -13,6 +12,7 @@ from tqdm import tqdm
 
 from weft.encoders.whole_text import PARTS, WholeTextProjection
 from weft.errors import DataError
+from weft.training.fitted_projection import Group, fit, states_of
 from weft.training.recipes import ModelSettings
 
 PCA_TEXTS = 3072
@@ -22,22 +22,27 @@ CENTRE = 0.8
 """The share of the average subtracted from vectors that are projected with a bias (docs/notes/weft-small.md)."""
 
 
-def build_projection(settings: ModelSettings, transformer: Transformer, texts: Sequence[str]) -> nn.Module:
-    """Build the projection of a recipe; `texts` are documents for the PCA."""
+def build_projection(
+    settings: ModelSettings, transformer: Transformer, texts: Sequence[str], groups: Sequence[Group] = ()
+) -> nn.Module:
+    """Build the projection of a recipe; `texts` are for the PCA, `groups` for fitting."""
     hidden = transformer.get_embedding_dimension()
     if settings.dim > hidden:
         raise DataError(f"model.dim must be at most {hidden}, the width of {settings.base}; got {settings.dim}")
     moments = None
-    if settings.projection == "pca":
+    if settings.projection in ("pca", "fitted"):
         moments = state_moments(transformer, texts[:PCA_TEXTS])
     if settings.whole_text:
         projection = WholeTextProjection(hidden, settings.dim)
         if moments is not None:
             tokens, means = moments
-            projection.token.weight.data, projection.token.bias.data = tokens.directions(settings.dim, CENTRE)
+            weight, bias = tokens.directions(settings.dim, CENTRE)
+            projection.token.weight.data, projection.token.bias.data = weight, tokens.length * bias
             begin_whole_text(projection, means)
+        if settings.projection == "fitted":
+            fit(projection.token, transformer, groups)
         return projection
-    return Dense(
+    dense = Dense(
         hidden,
         settings.dim,
         bias=False,
@@ -45,15 +50,19 @@ def build_projection(settings: ModelSettings, transformer: Transformer, texts: S
         init_weight=None if moments is None else moments[0].directions(settings.dim)[0],
         module_input_name="token_embeddings",
     )
+    if settings.projection == "fitted":
+        fit(dense.linear, transformer, groups)
+    return dense
 
 
 @dataclass
 class Moments:
-    """First and second moment of unit vectors, summed up."""
+    """First and second moment of vectors divided by their lengths, and the lengths, summed up."""
 
     count: int
     first: Tensor
     second: Tensor
+    lengths: float = 0.0
 
     @classmethod
     def none(cls, width: int) -> Moments:
@@ -62,13 +71,19 @@ class Moments:
 
     def add(self, vectors: Tensor) -> None:
         """Add vectors, (n, width), each divided by its length."""
+        self.lengths += vectors.double().norm(dim=-1).sum().item()
         vectors = nn.functional.normalize(vectors.double(), dim=-1)
         self.count += len(vectors)
         self.first += vectors.sum(0)
         self.second += vectors.T @ vectors
 
+    @property
+    def length(self) -> float:
+        """The mean length of the vectors: what a bias for unit vectors is multiplied by for those as they are."""
+        return self.lengths / max(self.count, 1)
+
     def directions(self, dim: int, centre: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return the strongest directions W (dim, width) of x − centre·μ, and the bias −W·centre·μ (dim,).
+        """Return the strongest directions W (dim, width) of unit vectors x − centre·μ, and the bias −W·centre·μ (dim,).
 
         Without centring these keep most of the inner products, not of the variance.
         """
@@ -79,21 +94,15 @@ class Moments:
         return weight.float(), -(weight @ (centre * mean)).float()
 
 
-@torch.no_grad()
 def state_moments(transformer: Transformer, texts: Sequence[str]) -> tuple[Moments, Moments]:
     """Return the moments of the token states of `texts`, and of the texts' mean states."""
     if not texts:
         raise DataError("a PCA projection needs some documents to look at")
-    transformer.eval()
     hidden = transformer.get_embedding_dimension()
     tokens, means = Moments.none(hidden), Moments.none(hidden)
-    ordered = sorted(texts, key=len)  # little padding: half the time
-    for begin in tqdm(range(0, len(ordered), 32), desc="PCA", disable=None, leave=False):
-        features = transformer.preprocess(ordered[begin : begin + 32], task="document")
-        output: Any = transformer({k: v for k, v in features.items() if isinstance(v, Tensor)}, task="document")
-        states, real = output["token_embeddings"], output["attention_mask"].bool()
+    for states, real in tqdm(states_of(transformer, texts), desc="PCA", disable=None, leave=False):
         tokens.add(states[real])
-        means.add((states * real[..., None]).sum(1))  # their length is divided by anyway
+        means.add((states * real[..., None]).sum(1))  # divided by its length anyway
     return tokens, means
 
 

@@ -50,7 +50,8 @@ class ModelSettings:
     """A folder or hub name: a plain encoder, or any multi-vector checkpoint to go on from."""
     dim: int = 128
     projection: str = "pca"
-    """How the projection to `dim` begins: ``"pca"`` of the base's own token vectors, ``"random"``, or ``"none"``."""
+    """How the projection to `dim` begins: ``"pca"`` of the base's own token vectors, ``"fitted"`` from there to the
+    similarities that the base finds with all its dimensions, ``"random"``, or ``"none"``."""
     query_length: int = 32
     document_length: int = 256
     query_prefix: str = ""
@@ -74,8 +75,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.search:
             Alignment.parse(self.search)
-        if self.projection not in ("pca", "random", "none"):
-            raise invalid("model.projection", "the recipe", "'pca', 'random' or 'none'", self.projection)
+        if self.projection not in ("pca", "fitted", "random", "none"):
+            raise invalid("model.projection", "the recipe", "'pca', 'fitted', 'random' or 'none'", self.projection)
         if self.skiplist not in ("", "punctuation"):
             raise invalid("model.skiplist", "the recipe", "'' or 'punctuation'", self.skiplist)
         if self.whole_text and self.skiplist:  # a text's mean is that of all its tokens
@@ -129,6 +130,7 @@ class TrainingSettings:
 
     output: str
     steps: int
+    """0 trains nothing: the model is saved as it begins."""
     batch_size: int = 32
     learning_rate: float = 2e-5
     head_learning_rate: float | None = None
@@ -166,7 +168,8 @@ class TrainingSettings:
             raise invalid("training.weight_decay", "the recipe", "at least 0", self.weight_decay)
         if self.max_document_length is not None:
             at_least(1, "training.max_document_length", self.max_document_length)
-        for key in ("steps", "save_every", "log_every", "gradient_accumulation"):
+        at_least(0, "training.steps", self.steps)
+        for key in ("save_every", "log_every", "gradient_accumulation"):
             at_least(1, f"training.{key}", getattr(self, key))
         at_least(2, "training.batch_size", self.batch_size)
 

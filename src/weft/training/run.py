@@ -31,6 +31,7 @@ from weft.encoders.own_alignment import write_own_alignment
 from weft.encoders.torch_backend import prompt_of
 from weft.errors import DataError, first_line
 from weft.training.data import Row, Source, mining_corpus, read
+from weft.training.fitted_projection import DOCUMENTS, QUERIES, Group
 from weft.training.frozen import check_rememberable, remember
 from weft.training.in_batch import memory
 from weft.training.losses import AlignmentLoss
@@ -84,7 +85,7 @@ def train(recipe: Recipe, *, resume: bool = True, progress: bool = True) -> Path
         if checkpoint is not None and steps_of(checkpoint) == recipe.training.steps:  # the trainer would add a step
             trainer._load_from_checkpoint(checkpoint)
             trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
-        else:
+        elif recipe.training.steps:
             trainer.train(resume_from_checkpoint=checkpoint)
     interpolate(run.model, start, recipe.training.interpolation)
     _transformer(run.model).document_length = recipe.model.document_length
@@ -138,7 +139,10 @@ def assemble(recipe: Recipe) -> Run:
             if any(len(row.scores) != needed for row in rows):
                 scores = "one score" if needed == 1 else f"{needed} scores"
                 raise DataError(f"{source.label}: distillation without loss.teacher needs {scores} in every row")
-    model = build_model(recipe.model, _sample_texts([rows for _, rows, _ in sources], recipe.training.seed))
+    listed = [rows for _, rows, _ in sources]
+    seed = recipe.training.seed
+    groups = [_group(rows, seed) for rows in listed] if recipe.model.projection == "fitted" else []
+    model = build_model(recipe.model, _sample_texts(listed, seed), groups)
     transformers = [_transformer(model)]
     teacher = None
     if recipe.loss.teacher:
@@ -333,6 +337,15 @@ def base_identity(module: Any) -> str:
         digest.update(name.encode())
         digest.update(parameter.detach().float().flatten()[:64].cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _group(rows: Sequence[Row], seed: int) -> Group:
+    """Return texts of one collection to fit a projection to, each once."""
+    chance = random.Random(seed)
+    queries, documents = (sorted({getattr(row, side) for row in rows}) for side in ("query", "positive"))
+    return Group(
+        chance.sample(queries, min(QUERIES, len(queries))), chance.sample(documents, min(DOCUMENTS, len(documents)))
+    )
 
 
 def _sample_texts(rows: Sequence[Sequence[Row]], seed: int) -> list[str]:
