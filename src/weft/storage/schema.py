@@ -163,7 +163,7 @@ def _plain(statement: str) -> str:
 _KNOWN = {_plain(statement) for statement in statements(_TODAY + _OLDER)}
 _SHADOWS = {"sqlite_sequence", "lexical_data", "lexical_idx", "lexical_docsize", "lexical_config"}
 """Tables that SQLite makes for ours, of columns only: one that is computed may take any memory."""
-_COLUMNS_ONLY = re.compile(r"CREATE TABLE '?\w+'?\((?:[\w ]|, ?|PRIMARY KEY\([\w, ]+\))+\)( WITHOUT ROWID)?")
+_COLUMNS_ONLY = re.compile(r"CREATE TABLE '?\w+'?\((?:[\w ,]|PRIMARY KEY\([\w, ]+\))+\)( WITHOUT ROWID)?")
 
 
 def create(db: sqlite3.Connection, settings: Mapping[str, Any]) -> None:

@@ -189,7 +189,7 @@ class Store:
         verify : {"when read", "copy"}
             Map segments and check their bytes when they are first read; or copy them into memory and check them when
             the index is opened, for folders that others may write: a mapped file that is changed later is not noticed,
-            and one that is cut short crashes the process.
+            and one that is cut short crashes the process. (SQLite's shared memory is mapped in either case.)
         """
         folder = Path(folder)
         catalogue = opened(folder, complete=on_damage != "skip")
