@@ -35,26 +35,31 @@ WATCH = """
 """
 
 
-def main() -> None:
-    """Type each query in one go, as the last key press is what counts, and print what was measured as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("index", type=Path)
-    parser.add_argument("--queries", type=int, default=50)
-    options = parser.parse_args()
+def measured(index: Path, queries: int) -> dict[str, float]:
+    """Type each query in one go, as the last key press is what counts."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with serving(options.index) as server, sync_playwright() as driver:
+    with serving(index) as server, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1180, "height": 820})
         page.goto(f"http://{server.host}:{server.port}")
         page.wait_for_selector("#empty h2")
         page.evaluate(WATCH)
-        for number, query in enumerate(text_queries(options.queries + 5)):
+        for number, query in enumerate(text_queries(queries + 5)):
             page.fill("#query", query)
             page.wait_for_function("n => window.taken.length > n", arg=number)
         taken = page.evaluate("window.taken")[5:]
         browser.close()
     p50, p95, worst = np.percentile(taken, [50, 95, 100])
-    print(json.dumps({"queries": len(taken), "p50": round(p50, 1), "p95": round(p95, 1), "max": round(worst, 1)}))
+    return {"queries": len(taken), "p50": round(p50, 1), "p95": round(p95, 1), "max": round(worst, 1)}
+
+
+def main() -> None:
+    """Print what was measured as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("index", type=Path)
+    parser.add_argument("--queries", type=int, default=50)
+    options = parser.parse_args()
+    print(json.dumps(measured(options.index, options.queries)))
 
 
 if __name__ == "__main__":
