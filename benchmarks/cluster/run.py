@@ -226,7 +226,7 @@ def encoding() -> dict[str, float]:
 def measure(documents: int, seconds: float, folder: Path) -> dict[str, Any]:
     """Measure all of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {"documents": documents, "load": os.getloadavg()[0], **encoding()}
+    found: dict[str, Any] = {"documents": documents, "load": os.getloadavg()[0], "nice": os.nice(0), **encoding()}
     shards = {number: built(folder, documents, number) for number in SHARDS}
     with weft.Index.open(shards[1][0]) as index:
         info = index.info()
@@ -244,7 +244,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"real texts and synthetic vectors; queries of 16 vectors, k = 10; load average before: {found['load']:.1f}.",
         "CPU is that of all servers for a query. *Search* is the shards' own searches within it; *alone*, the same in",
         "one process without servers, one index after the other. Latencies at 20 queries a second, client and servers",
-        "on 2 cores.",
+        "on 2 cores." + (f" Nice value {found['nice']}: others used the machine." if found["nice"] else ""),
         "",
         "| shards | alignment | CPU ms | search ms | beyond it ms | of that, router ms | alone ms | p50 ms | p99 ms |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",

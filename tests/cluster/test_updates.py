@@ -244,6 +244,26 @@ def test_a_copy_goes_on_where_it_was(built, tmp_path):
         assert not texts.check().problems
 
 
+@pytest.mark.parametrize("stored", ["now", "by 0.2.0"])
+def test_a_copy_is_opened_and_searched_while_it_is_written(built, tmp_path, monkeypatch, stored):
+    """Whatever mode the store's file has: in SQLite's other one, readers wait for writers, and a journal lies there."""
+    store = ShardStore(tmp_path / "store")
+    folder = built.fetch_shard(built.latest().shards[0], tmp_path / "made")
+    if stored == "by 0.2.0":
+        monkeypatch.setattr("weft.storage.snapshot.write_ahead", lambda _: None)
+    shard = store.put_shard("one", folder)
+    store.publish([shard], parent=None)
+    with open_replica(store, 0, tmp_path / "here") as texts:
+        number = len(texts)
+        with texts.index.committing() as catalogue:
+            catalogue.set("written", "not yet committed")
+            with weft.TextIndex.open(tmp_path / "here" / "one") as reader:
+                assert len(reader) == number
+                assert reader.search("ships", 1, alignment="top-k:1")
+        texts.add({"again": "Once more."})
+        assert sorted(path.name for path in (tmp_path / "here" / "one").glob("*-journal")) == []
+
+
 def test_copies_of_the_dead_are_removed(tmp_path):
     first, lock = own_folder(tmp_path / "here", "1-0-7")
     first.mkdir()

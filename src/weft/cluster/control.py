@@ -280,6 +280,12 @@ def roll(name: str, version: int | None = None, *, seconds: float = WARM_SECONDS
     replicas = int(settings["replicas"])
     manifest = where.latest() if version is None else where.manifest(version)
     shards = len(manifest.shards)
+    model, now = settings["model"], where.manifest(before).shards[0].settings if before else {}
+    if model and now and manifest.shards[0].settings["encoder"] != now["encoder"]:
+        raise DataError(
+            f"version {manifest.version} was made with another model than {model}, with which {name!r} is served: "
+            "weft cluster down, then serve it with its own --model"
+        )
     if manifest.version != before:
         _warm(_replicas_of(name, manifest.version, shards, settings), seconds)
         set_current(where, manifest.version)

@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from weft.cluster.current import current
 from weft.cluster.fleet import Fleet
+from weft.cluster.manifest import Manifest
 from weft.cluster.replicas import Replicas
 from weft.cluster.store import ShardStore
 from weft.errors import DataError
@@ -142,7 +143,6 @@ class RouterActor:
 
         def make() -> Any:
             from weft.cluster.routed import Routed
-            from weft.encoders import Encoder
             from weft.serving.api import Server
             from weft.serving.keys import Keys
 
@@ -152,11 +152,10 @@ class RouterActor:
             while fleet is None:
                 time.sleep(LOOK_SECONDS)
                 fleet = self._found(version, len(manifest.shards))
-            encoder = Encoder.load(settings["model"] or manifest.shards[0].settings.get("model") or None)
-            alignment = str(manifest.shards[0].settings.get("alignment"))
+            encoder = self._encoder_of(manifest)
 
             def routed(pool: Any, limits: Any) -> Any:
-                self._routed = Routed(name, fleet, encoder, alignment, pool, limits, writable=True)
+                self._routed = Routed(name, fleet, encoder, _alignment_of(manifest), pool, limits, writable=True)
                 return self._routed
 
             self.version = version
@@ -170,6 +169,14 @@ class RouterActor:
     def settings(self) -> dict[str, Any]:
         """Return what the cluster was started with."""
         return self._settings
+
+    def _encoder_of(self, manifest: Manifest) -> Any:
+        from weft.encoders import Encoder
+
+        of = manifest.shards[0].settings
+        if self._routed is not None and self._routed.encoder.fingerprint == of.get("encoder"):
+            return self._routed.encoder
+        return Encoder.load(self._settings["model"] or of.get("model") or None)
 
     def _wanted(self) -> int:
         version = current(self._store)
@@ -202,9 +209,10 @@ class RouterActor:
             time.sleep(LOOK_SECONDS)
             try:
                 version = self._wanted()
-                fleet = self._found(version, len(self._store.manifest(version).shards))
+                manifest = self._store.manifest(version)
+                fleet = self._found(version, len(manifest.shards))
                 if fleet is not None and self._routed is not None:
-                    self._routed.point(fleet)
+                    self._routed.point(fleet, self._encoder_of(manifest), _alignment_of(manifest))
                     self.version = version
             except Exception as error:  # the store, or Ray's head, may be back the next time
                 _log.warning("the router cannot look for its shards: %s", error)
@@ -224,6 +232,10 @@ class RouterActor:
     def pid(self) -> int:
         """Return the process that serves."""
         return os.getpid()
+
+
+def _alignment_of(manifest: Manifest) -> str:
+    return str(manifest.shards[0].settings.get("alignment"))
 
 
 def node_ids() -> list[str]:

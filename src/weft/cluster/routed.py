@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +31,14 @@ from weft.types import Document, TokenVectors
 
 _json = msgspec.json.Encoder()
 _EXPLAINED = {"explanation", "snippet"}
+
+
+class Target(NamedTuple):
+    """The shards of one version, and how queries are put to them; a request keeps to the one it began with."""
+
+    fleet: Fleet
+    queries: QueryCache
+    alignment: str
 
 
 class Routed:
@@ -60,10 +68,19 @@ class Routed:
         *,
         writable: bool = False,
     ) -> None:
-        self.name, self.fleet, self.encoder, self.alignment = name, fleet, encoder, alignment
+        self.name, self.target = name, Target(fleet, QueryCache(encoder), alignment)
         self.pool, self.limits, self.writable = pool, limits, writable
-        self.cache = QueryCache(encoder)
         self.failed = self.partial = 0
+
+    @property
+    def fleet(self) -> Fleet:
+        """The shards that are asked now."""
+        return self.target.fleet
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of their version."""
+        return self.target.queries.encoder
 
     @classmethod
     def maker(cls, name: str, fleet: Fleet, encoder: Encoder, alignment: str, **options: Any) -> Callable[..., Routed]:
@@ -72,20 +89,32 @@ class Routed:
 
     def load(self) -> None:
         """Encode a query, so that the first client does not wait for the model."""
-        self.cache.encode_query(["warm up"])
+        self.target.queries.encode_query(["warm up"])
 
     def close(self) -> None:
         """Close the connections to the shards."""
         self.fleet.close()
 
-    def point(self, fleet: Fleet) -> None:
-        """Answer from other shards from now on; requests in progress finish with the old ones."""
-        old, self.fleet = self.fleet, fleet
-        old.retire()
+    def point(self, fleet: Fleet, encoder: Encoder | None = None, alignment: str | None = None) -> None:
+        """Answer from other shards from now on, which may be of another model; requests go on where they began.
+
+        Parameters
+        ----------
+        fleet : Fleet
+        encoder : Encoder, optional
+        alignment : str, optional
+            By default the same as before.
+        """
+        old, queries = self.target, self.target.queries
+        if encoder is not None and encoder is not queries.encoder:
+            queries = QueryCache(encoder)
+            queries.encode_query(["warm up"])
+        self.target = Target(fleet, queries, alignment or old.alignment)
+        old.fleet.retire()
 
     def gauges(self) -> dict[str, float]:
         """Return what `weft.serving.metrics` shows of it."""
-        return {"hits": self.cache.hits, "misses": self.cache.misses}
+        return {"hits": self.target.queries.hits, "misses": self.target.queries.misses}
 
     def families(self) -> Iterable[Metric]:
         """Yield what else is shown."""
@@ -108,7 +137,8 @@ class Routed:
 
     async def search(self, request: schemas.SearchRequest, deadline: Deadline) -> schemas.SearchAnswer:
         """Answer a search."""
-        begun, fleet = time.perf_counter(), self.fleet
+        begun, target = time.perf_counter(), self.target
+        fleet, encoder = target.fleet, target.queries.encoder
         limits = self.limits
         given = [part for part in (request.query, request.queries, request.vectors) if part is not None]
         if len(given) != 1:
@@ -123,7 +153,7 @@ class Routed:
             if _EXPLAINED & set(fields):
                 raise invalid("fields", "the request", "text, metadata or spans for a query of vectors", fields)
             limits.count(request.vectors, "vectors", "queries")
-            arrays = [read_vectors(one, self.encoder.dim, limits.query_tokens) for one in request.vectors]
+            arrays = [read_vectors(one, encoder.dim, limits.query_tokens) for one in request.vectors]
             texts = [""] * len(arrays)
             tokens = [TokenVectors.trusted(array, np.array([0, len(array)], dtype=np.int64)) for array in arrays]
         else:
@@ -131,10 +161,10 @@ class Routed:
             limits.count(texts, "queries", "queries")
             for text in texts:
                 limits.text(text, "query", "query_characters")
-            tokens = await self._encoded(texts, deadline)
+            tokens = await self._encoded(target, texts, deadline)
         options = {name: value for name in OPTIONS if (value := getattr(request, name)) is not None}
         at_least = self._versions(fleet, request.at_least)
-        alignment, results, least = request.alignment or self.alignment, [], len(fleet.shards)
+        alignment, results, least = request.alignment or target.alignment, [], len(fleet.shards)
         for text, query in zip(texts, tokens, strict=True):
             deadline.check()
             asked = Asked(text, query, request.k, alignment, options, fields, at_least)
@@ -143,7 +173,7 @@ class Routed:
             least = min(least, answered)
             made = schemas.Found(found.hits, found.certified and answered == len(fleet.shards))
             if request.vectors is None and {"spans", *_EXPLAINED} & set(fields):
-                made.tokens = query_tokens(self.encoder, text, query)
+                made.tokens = query_tokens(encoder, text, query)
             results.append(made)
         self.partial += least < len(fleet.shards)
         seconds = round(time.perf_counter() - begun, 6)
@@ -164,9 +194,10 @@ class Routed:
             raise invalid("at_least", "the request", f"of {len(fleet.shards)} shards", text)
         return found
 
-    async def _encoded(self, texts: Sequence[str], deadline: Deadline) -> list[TokenVectors]:
-        salience = True if self.cache.has_salience else None
-        made: TokenVectors = await self.pool.run(lambda: self.cache.encode_query(texts, salience=salience), deadline)
+    async def _encoded(self, target: Target, texts: Sequence[str], deadline: Deadline) -> list[TokenVectors]:
+        queries = target.queries
+        salience = True if queries.has_salience else None
+        made: TokenVectors = await self.pool.run(lambda: queries.encode_query(texts, salience=salience), deadline)
         return [made[at : at + 1] for at in range(len(texts))]
 
     async def _one(self, fleet: Fleet, asked: Asked, method: str | None, *, partial: bool) -> tuple[Merged, int]:
@@ -198,13 +229,14 @@ class Routed:
 
     async def explain(self, request: schemas.ExplainRequest, deadline: Deadline) -> schemas.ExplainAnswer:
         """Explain the best documents, or one of them."""
-        limits, fleet = self.limits, self.fleet
+        limits, target = self.limits, self.target
+        fleet, alignment = target.fleet, request.alignment or self.target.alignment
         limits.text(request.query, "query", "query_characters")
         limits.most(request.k, "k")
         self._check(request.alignment, request.filter)
-        (tokens,) = await self._encoded([request.query], deadline)
+        (tokens,) = await self._encoded(target, [request.query], deadline)
         options = {name: value for name in ("filter", "exact", "beta_q") if (value := getattr(request, name))}
-        asked = Asked(request.query, tokens, request.k, request.alignment or self.alignment, options, ("explanation",))
+        asked = Asked(request.query, tokens, request.k, alignment, options, ("explanation",))
         found, _ = await _within(deadline, self._one(fleet, asked, None, partial=False))
         if request.id is None:
             return schemas.ExplainAnswer([_explanation(hit) for hit in found.hits])

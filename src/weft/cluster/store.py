@@ -25,6 +25,8 @@ from weft.cluster.blobs import Blobs, NoSuchBlobError, open_blobs
 from weft.cluster.manifest import OF_MODEL, Manifest, Shard, sealed, unsealed
 from weft.errors import CorruptIndexError, DataError, IndexStateError, invalid
 from weft.serving.naming import NAME
+from weft.storage.database import write_ahead
+from weft.storage.folder import check_folder
 from weft.storage.snapshot import snapshot
 from weft.text_index import TextIndex
 
@@ -184,6 +186,8 @@ class ShardStore:
                 self.blobs.download(f"{shard.prefix}/{name}", path)
                 if path.stat().st_size != size or _digest(path) != digest:
                     raise CorruptIndexError(f"{self.url}/{shard.prefix}/{name}: damaged: its checksum does not fit")
+            check_folder(draft)
+            write_ahead(draft)  # shards that weft 0.2.0 stored do not
             draft.chmod(0o755)
             try:
                 draft.rename(to)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,12 @@ def connect(folder: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def write_ahead(folder: Path) -> None:
+    """Let a database keep its changes in a log, as that of every new index does: readers then never meet a writer."""
+    with closing(connect(folder)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
 
 
 def _writable(folder: Path) -> bool:

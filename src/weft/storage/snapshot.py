@@ -10,7 +10,7 @@ from pathlib import Path
 
 from weft.errors import CorruptIndexError
 from weft.storage.catalogue import Catalogue
-from weft.storage.database import faults_named
+from weft.storage.database import faults_named, write_ahead
 from weft.storage.folder import CATALOGUE, SEGMENTS, check_file, check_folder
 
 ATTEMPTS = 8
@@ -31,6 +31,7 @@ def snapshot(folder: Path, to: Path) -> int:
             with closing(sqlite3.connect(source, uri=True)) as db, closing(sqlite3.connect(to / CATALOGUE)) as copy:
                 db.backup(copy)
                 copy.execute("PRAGMA journal_mode=DELETE")  # one file, which is all there is to carry
+            write_ahead(to)
         with closing(Catalogue.open(to)) as catalogue:
             generation, rows = catalogue.generation(), catalogue.segments()
         for suffix in ("-wal", "-shm"):
