@@ -44,7 +44,7 @@ class Bytes:
         scale = (rows.abs().amax(1, keepdim=True) / LARGEST).clamp_min(torch.finfo(torch.float32).tiny)
         rounded = (rows / scale).round_().to(torch.int8)
         weights = (self._weights, self._scales, self._zeros)
-        plain: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, floats out, nothing after it
+        plain: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, floats out, nothing after it
         found: Tensor = torch.ops.onednn.qlinear_pointwise(rounded, 1.0, 0, *weights, *plain)
         return found.mul_(scale).unflatten(0, x.shape[:-1])
 
