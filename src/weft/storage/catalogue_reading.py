@@ -327,8 +327,11 @@ class CatalogueReading:
         return self.select("1", ())
 
     def _all(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        with faults_named(self.folder):
+        try:
             return self._db.execute(query, parameters).fetchall()
+        except Exception:
+            with faults_named(self.folder):
+                raise
 
 
 def _varints(data: bytes) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -112,14 +112,14 @@ class Views:
         if self._closed:
             raise IndexStateError(f"the index at {self.folder} is closed")
 
-    @contextmanager
-    def reading(self) -> Iterator[Catalogue]:
+    def reading(self) -> AbstractContextManager[Catalogue]:
         """Hold one committed state of the catalogue, without its segments; inside a view, that one."""
         self.check_process()
         held: _Held | None = getattr(self._local, "held", None)
-        if held is not None:
-            yield held.catalogue
-            return
+        return self._read() if held is None else nullcontext(held.catalogue)
+
+    @contextmanager
+    def _read(self) -> Iterator[Catalogue]:
         catalogue = self._taken()
         try:
             with catalogue.snapshot():
@@ -161,15 +161,17 @@ class Views:
 
     # -- states --------------------------------------------------------------------------------------
 
-    @contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self) -> AbstractContextManager[View]:
         """Hold the newest committed state: what is read inside, ids and texts included, belongs together."""
         self.check_process()
         held: _Held | None = getattr(self._local, "held", None)
-        if held is not None and held.view is not None:
-            yield held.view
-            return
+        if held is not None and held.view is not None:  # a search asks for it several times
+            return nullcontext(held.view)
         assert held is None, "a view cannot begin inside a reading"
+        return self._newest()
+
+    @contextmanager
+    def _newest(self) -> Iterator[View]:
         tried, failed = -1, 0
         catalogue = self._taken()
         try:
