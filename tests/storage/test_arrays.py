@@ -129,7 +129,7 @@ def test_damage_is_found_lazily_and_named(sample, folder):
 
 
 def test_missing_file(folder):
-    with pytest.raises(CorruptIndexError, match="missing"):
+    with pytest.raises(CorruptIndexError, match="the file is missing"):
         Arrays(folder / "nowhere.seg")
 
 

@@ -283,8 +283,8 @@ class TestCheck:
         (file,) = (path / SEGMENTS).iterdir()
         file.unlink()
         with Store.open(path) as store:
-            assert "missing" in check(store).problems[0]
-            with pytest.raises(CorruptIndexError, match="missing"):
+            assert "the file is missing" in check(store).problems[0]
+            with pytest.raises(CorruptIndexError, match="the file is missing"):
                 store.vectors("a")
 
     def test_names_a_place_used_twice_or_never(self, store, path):
