@@ -83,7 +83,7 @@ def fit(
     optimizer = torch.optim.Adam(parameters, lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=max(steps, 2), pct_start=0.05)
     losses = []
-    for step in tqdm(range(steps), desc="fitting the projection", disable=None, leave=False):
+    for step in tqdm(range(steps), desc="fitting", disable=None, leave=False):
         loss = _loss(linear, *_neighbours(*kept[step % len(kept)], chance))
         optimizer.zero_grad()
         loss.backward()
