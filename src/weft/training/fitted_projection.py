@@ -110,8 +110,8 @@ def _loss(linear: nn.Linear, queries: tuple[Tensor, Tensor], documents: tuple[Te
     ]
     counted = taught[0].mask
     ours, theirs = maxima(*found), maxima(*taught)  # (queries, tokens, documents)
-    sums = [(values * counted[..., None]).sum(1, keepdim=True) for values in (ours, theirs)]
-    return unexplained(ours, theirs, counted) + unexplained(*sums, counted.any(1, keepdim=True))
+    summed, taught_sum = ((values * counted[..., None]).sum(1, keepdim=True) for values in (ours, theirs))
+    return unexplained(ours, theirs, counted) + unexplained(summed, taught_sum, counted.any(1, keepdim=True))
 
 
 def _tokens(states: Tensor, real: Tensor) -> Tokens:
