@@ -110,8 +110,13 @@ def _loss(linear: nn.Linear, queries: tuple[Tensor, Tensor], documents: tuple[Te
     ]
     counted = taught[0].mask
     ours, theirs = maxima(*found), maxima(*taught)  # (queries, tokens, documents)
-    sums = [(values * counted[..., None]).sum(1, keepdim=True) for values in (ours, theirs)]
-    return unexplained(ours, theirs, counted) + unexplained(*sums, counted.any(1, keepdim=True))
+    sums = unexplained(_sums(ours, counted), _sums(theirs, counted), counted.any(1, keepdim=True))
+    return unexplained(ours, theirs, counted) + sums
+
+
+def _sums(found: Tensor, counted: Tensor) -> Tensor:
+    """Return each query's score of each document, (queries, 1, documents)."""
+    return (found * counted[..., None]).sum(1, keepdim=True)
 
 
 def _tokens(states: Tensor, real: Tensor) -> Tokens:
