@@ -110,10 +110,11 @@ def test_where_only_http_comes_through_steps_go_as_http(parts):
     """A proxy between the router and a shard that knows nothing of upgrades."""
     shard = Running("serve", parts[0], *SERVE)
     host, port = shard.url.removeprefix("http://").split(":")
-    seen = []
+    seen, passing = [], []
 
     async def passed_on(reader, writer):
-        with contextlib.suppress(asyncio.IncompleteReadError):
+        passing.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"content-length: (\d+)", head)
@@ -125,8 +126,13 @@ def test_where_only_http_comes_through_steps_go_as_http(parts):
                 answer = await up.readuntil(b"\r\n\r\n")
                 size = int(re.search(rb"content-length: (\d+)", answer).group(1))
                 writer.write(answer + await up.readexactly(size))
-                down.close()
+                await closed(down)
+        await closed(writer)
+
+    async def closed(writer):
         writer.close()
+        with contextlib.suppress(ConnectionResetError):
+            await writer.wait_closed()
 
     async def ask():
         async with await asyncio.start_server(passed_on, "127.0.0.1", 0) as proxy:
@@ -136,6 +142,7 @@ def test_where_only_http_comes_through_steps_go_as_http(parts):
             found = [[(await one.step("words", body)).body for body in steps] for one in replicas]
             for one in replicas:
                 one.close()
+            await asyncio.gather(*passing)
         return found
 
     try:
