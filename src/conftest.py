@@ -3,17 +3,23 @@
 import importlib.util
 from pathlib import Path
 
-NEED_TORCH = (
-    "beam", "checkpoints", "decoder", "explaining", "methods", "model", "multivector", "nonparametric", "pawa",
-    "relevance", "reranking", "retriever", "run", "start",
+LIGHT_GENERATIVE = (
+    "__init__", "answers", "attention", "constraint", "corpus", "exact_match", "examples", "feature_kernel",
+    "identifiers", "low_rank", "recipes", "seal", "spans", "store", "trie",
 )  # fmt: skip
-"""Of the generative room; its index, identifiers and recipes need none."""
+"""Of the generative room: its index, identifiers and recipes. Every other module there waits for torch, so that a new
+one does too."""
 
 LIGHT_SERVING = ("__init__", "async_client", "client", "keys", "naming", "pool", "problems", "query_cache")
 """Of the serving room: the client and what needs no server. Every other module there waits for the serve extra, so
 that a new one does too."""
 
-SERVING = sorted(Path(__file__, "..", "weft", "serving").resolve().glob("*.py"))
+
+def modules(room: str, light: tuple[str, ...]) -> list[str]:
+    """Return the files of a room but for the light ones."""
+    files = Path(__file__, "..", "weft", room).resolve().glob("*.py")
+    return [f"weft/{room}/{path.name}" for path in sorted(files) if path.stem not in light]
+
 
 NEED_ROUTER = ("fleet", "following", "log", "replica", "replicas", "routed", "routing", "wire")
 """Of the cluster's room: they are servers."""
@@ -31,10 +37,9 @@ NEED = {
         "weft/encoders/saved_module.py",
         "weft/encoders/whole_text.py",
         "weft/training/*",
-        *(f"weft/generative/{name}.py" for name in NEED_TORCH),
+        *modules("generative", LIGHT_GENERATIVE),
     ],
-    "msgspec": [f"weft/serving/{path.name}" for path in SERVING if path.stem not in LIGHT_SERVING]
-    + [f"weft/cluster/{name}.py" for name in NEED_ROUTER],
+    "msgspec": modules("serving", LIGHT_SERVING) + [f"weft/cluster/{name}.py" for name in NEED_ROUTER],
     "ray": [f"weft/cluster/{name}.py" for name in NEED_RAY],
     "mcp": ["weft/serving/tools.py"],
     "rapidfuzz": ["weft/generative/spans.py"],
