@@ -76,11 +76,15 @@ def queries(folder: Path, base: str, beams: list[int], batches: list[int], count
     else:
         tokenizer = train_tokenizer([document.text for document in documents])
         t5 = new_t5(len(tokenizer), "tiny")
-    model = GenerativeModel(t5, tokenizer, settings={"method": "seal", "span": 10}).eval()
+    models = {way: GenerativeModel(t5, tokenizer, settings={"method": "seal", "span": 10}).eval() for way in WAYS}
+    models["int8"].decodes_in_bytes = True
     asked = list(collection.queries.values())[:count]
     with tempfile.TemporaryDirectory() as work:
-        index = GenerativeIndex.create(Path(work) / "index", documents, model)
-        with Retriever(index, model) as retriever:
+        index = GenerativeIndex.create(Path(work) / "index", documents, models["fp32"])
+        retrievers = {way: Retriever(index, model) for way, model in models.items()}
+        with index:
+            for retriever in retrievers.values():
+                retriever.search(asked[:1])  # lays the weights out
             for width in beams:
                 for batch in batches:
                     taken: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -89,10 +93,8 @@ def queries(folder: Path, base: str, beams: list[int], batches: list[int], count
                         part = asked[start : start + batch]
                         for way, times in taken.items():
                             beam.Decoder = PlainDecoder if way == "transformers" else Decoder
-                            model.decodes_in_bytes = way == "int8"
-                            retriever.search(part[:1], beams=width)  # lays the weights out
                             began = time.process_time()
-                            found[way] += retriever.search(part, beams=width, batch_size=batch)
+                            found[way] += retrievers[way].search(part, beams=width, batch_size=batch)
                             times.append((time.process_time() - began) / len(part))
                     plain = statistics.median(taken["transformers"])
                     for way, times in taken.items():
@@ -103,7 +105,8 @@ def queries(folder: Path, base: str, beams: list[int], batches: list[int], count
                         print(
                             f"{width} beams, batch {batch}, {way}: {1000 * ours:.0f} ms of CPU a query, "
                             f"{ours / plain:.2f} of transformers; the same first document for {first:.0%}, "
-                            f"{ten:.0%} of the ten"
+                            f"{ten:.0%} of the ten",
+                            flush=True,
                         )
 
 
