@@ -115,7 +115,7 @@ def test_a_fitted_projection_finds_what_the_base_finds(tiny_bert):
     group = Group([text.partition(" on ")[0] for text in TEXTS], TEXTS)
     losses = fit(linear, transformer, [group], steps=120)
     assert len(losses) == 120
-    assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
+    assert np.mean(losses[-10::2]) < 0.5 * np.mean(losses[:10:2])  # every other batch is of random words
     assert all(torch.equal(before[name], p) for name, p in transformer.named_parameters())
 
 

@@ -5,11 +5,15 @@ similarity of each query token in each document, and how it differs between docu
 the projection begins as the PCA and then imitates the base's own maxima (`weft.training.token_distillation`), and
 their sum over a query, in batches of neighbours: documents near one of them, and the queries nearest to those. Texts
 are all it needs, no judgements. The encoder is run once for each text and does not change.
+
+Lists of random words are texts too. They are about nothing, so they ask for the directions of every subject, those
+that no collection at hand is about among them (docs/notes/weft-small.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +28,9 @@ from weft.training.token_distillation import maxima, unexplained, words
 
 DOCUMENTS, QUERIES = 200, 300
 """Texts of a collection that are looked at, at most. Their states are kept in memory, in half precision."""
+
+LISTS, LISTED, ASKED_FOR = 600, 40, 8
+"""Lists of random words of each kind; words of a document and of a query among them."""
 
 STEPS = 320
 RATE = 2e-3
@@ -41,6 +48,26 @@ class Group(NamedTuple):
 
     queries: Sequence[str]
     documents: Sequence[str]
+
+
+def random_words(vocabulary: Iterable[str], seed: int = 0) -> Group:
+    """Return lists of random words of a vocabulary: its whole words of two ASCII letters or more.
+
+    Examples
+    --------
+    >>> group = random_words(["[CLS]", "red", "##ing", "a", "\N{LOWER ONE EIGHTH BLOCK}cat", "7"])
+    >>> len(group.documents), sorted(set(" ".join(group.queries).split()))
+    (600, ['cat', 'red'])
+    """
+    pieces = (piece.lstrip("\N{LOWER ONE EIGHTH BLOCK}") for piece in vocabulary)  # which begins words in some
+    known = sorted({piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 1})
+    chance = random.Random(seed)
+    if not known:
+        return Group([], [])
+    documents, queries = (
+        [" ".join(chance.choices(known, k=length)) for _ in range(LISTS)] for length in (LISTED, ASKED_FOR)
+    )
+    return Group(queries, documents)
 
 
 class _States(NamedTuple):
@@ -64,20 +91,21 @@ def fit(
 ) -> list[float]:
     """Fit a projection of token states, in place, to the similarities of the states; return each step's loss.
 
+    The texts are those of `groups` and lists of random words of the vocabulary.
+
     The loss is the share of the variance of the base's maxima that the projection leaves unexplained, plus that of
     their sums over a query's words: 0 if both rank alike, at most 2. The first and the last token of a text, which
     stand for no word, are left out.
     """
-    kept = [
-        (
-            _remember(transformer, group.queries[:QUERIES], "query"),
-            _remember(transformer, group.documents[:DOCUMENTS], "document"),
-        )
-        for group in groups
-        if group.queries and len(group.documents) > 1
-    ]
-    if not kept:
+    useful = [group for group in groups if group.queries and len(group.documents) > 1]
+    if not useful:
         raise DataError("a fitted projection needs queries and documents to look at")
+    tokenizer: Any = transformer.tokenizer
+    lists = random_words(tokenizer.get_vocab(), seed)
+    kept = [
+        (_remember(transformer, group.queries, "query"), _remember(transformer, group.documents, "document"))
+        for group in (*useful, *([lists] if lists.queries else []))
+    ]
     chance = torch.Generator().manual_seed(seed)
     parameters = [p.requires_grad_() for p in linear.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=RATE)
