@@ -15,6 +15,9 @@ from torch import Tensor
 from weft.errors import invalid
 
 LARGEST = 127
+MIDDLE = 128
+"""What 0 is among a state's unsigned bytes. oneDNN has fast products of unsigned with signed bytes only: with signed
+states it takes a loop that is hundreds of times slower."""
 
 
 class Floats:
@@ -42,10 +45,10 @@ class Bytes:
         """Return the product for states (…, in)."""
         rows = x.reshape(-1, x.shape[-1])
         scale = (rows.abs().amax(1, keepdim=True) / LARGEST).clamp_min(torch.finfo(torch.float32).tiny)
-        rounded = (rows / scale).round_().to(torch.int8)
+        rounded = (rows / scale).round_().add_(MIDDLE).to(torch.uint8)
         weights = (self._weights, self._scales, self._zeros)
         plain: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, floats out, nothing after it
-        found: Tensor = torch.ops.onednn.qlinear_pointwise(rounded, 1.0, 0, *weights, *plain)
+        found: Tensor = torch.ops.onednn.qlinear_pointwise(rounded, 1.0, MIDDLE, *weights, *plain)
         return found.mul_(scale).unflatten(0, x.shape[:-1])
 
 
